@@ -30,5 +30,5 @@ async def in_background(
 
 
 def json_response(document: Any) -> Response:
-    """Encode a document of plain values."""
+    """Encode a document of plain values and dataclasses."""
     return Response(msgspec.json.encode(document), media_type="application/json")

@@ -85,8 +85,7 @@ def _who(one: _Document) -> tuple[str, str]:
 
 
 def _label(one: _Document) -> str:
-    software = f"{one['client_software_name']} {one['client_software_version']}"
-    return f"client {one['client_id'] or '(no client id)'} at {one['source_address']} ({software})"
+    return f"client {one['client_id'] or '(no client id)'} at {one['source_address']} ({_software(one)})"
 
 
 def subscription_findings(fleet: Fleet) -> list[Finding]:

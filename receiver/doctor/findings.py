@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Final
 
@@ -113,15 +113,5 @@ class Report:
             "version": SCHEMA_VERSION,
             "proven": self.proven,
             "counts": {str(state): count for state, count in self.counts.items()},
-            "findings": [
-                {
-                    "area": str(finding.area),
-                    "check": finding.check,
-                    "subject": finding.subject,
-                    "state": str(finding.state),
-                    "seen": finding.seen,
-                    "do": finding.do or None,
-                }
-                for finding in self.findings
-            ],
+            "findings": [{**asdict(finding), "do": finding.do or None} for finding in self.findings],
         }

@@ -32,7 +32,7 @@ from receiver.settings.cluster import AnswerScope
 from receiver.telemetry.client_state import ClientState, state_of
 from receiver.telemetry.control.offenders import Demand
 from receiver.telemetry.errors import SubscriptionError
-from receiver.telemetry.explain import Origin, Verdict, dry_run, explain_client
+from receiver.telemetry.explain import Origin, dry_run, explain_client
 from receiver.telemetry.identity import Via
 from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.subscription import State, Subscription, SubscriptionSet
@@ -233,7 +233,7 @@ async def _explanation_of(receiver: str, client_instance_id: str, dependencies: 
 def _explanation(
     client: ClientInstance, demand: Demand, factor: int, dependencies: ApiDependencies, now: float
 ) -> dict[str, Any]:
-    telemetry, identity, revealed = dependencies.telemetry, client.identity, client.revealed
+    telemetry, identity = dependencies.telemetry, client.identity
     treatment, every = telemetry.treatment(identity), dependencies.subscriptions.in_force
     found = explain_client(
         client,
@@ -284,21 +284,6 @@ def _explanation(
         },
         "reduced": reduced_document(client, dependencies, now),
         "quirks": treatment.reasons,
-        "revealed": {
-            "client_rack": revealed.client_rack,
-            "group_id": revealed.group_id,
-            "group_member_id": revealed.group_member_id,
-            "transactional_id": revealed.transactional_id,
-            "application_id": revealed.application_id,
-        },
-        "subscriptions": [_verdict(verdict) for verdict in found.verdicts],
-    }
-
-
-def _verdict(verdict: Verdict) -> dict[str, Any]:
-    return {
-        "name": verdict.name,
-        "state": verdict.state,
-        "matches": verdict.matches,
-        "reasons": verdict.reasons,
+        "revealed": client.revealed,
+        "subscriptions": found.verdicts,
     }
