@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -25,6 +25,10 @@ _EXIT_NOT_PROVEN: Final = 1
 
 _WIDTH: Final = len("warning")
 _INDENT: Final = " " * (_WIDTH + 4)
+
+
+def _pem_file(help_: str) -> Any:
+    return typer.Option(help=help_, metavar="FILE", exists=True, dir_okay=False)
 
 
 def doctor(
@@ -61,29 +65,15 @@ def doctor(
     ] = None,
     ca_file: Annotated[
         Path | None,
-        typer.Option(
-            help="PEM file with the CA certificates that clients trust. Without it, listeners and the REST "
-            "API must show the configured certificates.",
-            metavar="FILE",
-            exists=True,
-            dir_okay=False,
+        _pem_file(
+            "PEM file with the CA certificates that clients trust. Without it, listeners and the REST API "
+            "must show the configured certificates."
         ),
     ] = None,
     client_certificate: Annotated[
-        Path | None,
-        typer.Option(
-            help="PEM file with the certificate to show to listeners and the REST API.",
-            metavar="FILE",
-            exists=True,
-            dir_okay=False,
-        ),
+        Path | None, _pem_file("PEM file with the certificate to show to listeners and the REST API.")
     ] = None,
-    client_key: Annotated[
-        Path | None,
-        typer.Option(
-            help="PEM file with its private key, not encrypted.", metavar="FILE", exists=True, dir_okay=False
-        ),
-    ] = None,
+    client_key: Annotated[Path | None, _pem_file("PEM file with its private key, not encrypted.")] = None,
 ) -> None:
     """Prove a setup: configuration, ports, TLS, brokers, plugins, clients.
 
