@@ -406,12 +406,12 @@ class _Core:
         return (owners.team_of(recorded_identity(*key)) or "") if owners.owners else None
 
     def _use_owners(self, folder: OwnersFolder | None) -> None:
-        self._telemetry.owners = Owners() if folder is None else folder.owners
+        self._telemetry.owners = Owners() if folder is None else folder.content
         if folder is not None:
 
             def use() -> None:
                 if folder is self._owners:
-                    self._telemetry.owners = folder.owners
+                    self._telemetry.owners = folder.content
 
             folder.follow(partial(call_in_loop, self._loop, use))
 
@@ -640,8 +640,8 @@ class _Core:
             "plugin": list(plugin_warnings(self._host.statistics())),
             "worker": workers.problems(),
         }
-        if self._owners is not None and self._owners.problem is not None:
-            found["owners"] = [self._owners.problem]
+        if self._owners is not None and self._owners.status.problem is not None:
+            found["owners"] = [f"owners.path: {self._owners.status.problem}"]
         # Clients of bridges are asked by their brokers.
         if not found["store"] and self._settings.listeners:
             found["subscription"] = list(

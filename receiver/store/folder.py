@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
+import structlog
+
 from receiver.store.entries import SUFFIXES
-from receiver.store.store import StoreError
+from receiver.store.store import StoreError, StoreStatus
 from receiver.workers import start_thread
 from spark_streaming.files import MAX_CONFIGURATION_BYTES, FileError, Stamp, read_bounded, stamp
 from spark_streaming.system_errors import reason_of
@@ -19,8 +21,13 @@ from spark_streaming.system_errors import reason_of
 #: Seconds between two looks at a folder.
 EVERY_S: Final = 1.0
 
-_Content = TypeVar("_Content")
+_MAX_LOGGED: Final = 20
+
+_Content = TypeVar("_Content", bound=Sized)
+_Entry = TypeVar("_Entry")
 _Stamps = tuple[tuple[str, Stamp], ...]
+
+_log = structlog.get_logger("receiver.store")
 
 
 @dataclass(eq=False)
@@ -68,56 +75,74 @@ def _listed(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def read_file(path: Path) -> tuple[bytes | None, str]:
-    """Return the content of a file, or None and the mistake of one that can't be read."""
-    try:
-        return read_bounded(path, MAX_CONFIGURATION_BYTES), ""
-    except FileError as error:
-        return None, f"{path.name}: {error}"
-
-
-class FolderFollower(Generic[_Content]):
-    """Reads a folder, and again when it has changed.
+def read_all(
+    paths: Iterable[Path],
+    read: Callable[[Path, bytes], tuple[Sequence[_Entry], Sequence[str]]],
+    mistakes: list[str],
+) -> Iterator[tuple[Path, _Entry]]:
+    """Yield what files have, each with its file, and add the mistakes of each file.
 
     Args:
+        read: Returns what a file has, and its mistakes.
+    """
+    for path in paths:
+        try:
+            entries, wrong = read(path, read_bounded(path, MAX_CONFIGURATION_BYTES))
+        except FileError as error:
+            mistakes.append(f"{path.name}: {error}")
+        except Exception as error:  # a file must neither end the process nor the following of the folder
+            _log.exception("a file can't be read because of a defect", file=path.name)
+            mistakes.append(f"{path.name}: {type(error).__name__}, a defect of the receiver; see the log")
+        else:
+            mistakes += wrong
+            yield from ((path, entry) for entry in entries)
+
+
+class FollowedFolder(Generic[_Content]):
+    """The last good state of a folder, which is read again when it has changed.
+
+    Args:
+        what: What it holds, for the log.
         read: Reads the whole folder, or raises :class:`FolderError`.
         files: Lists its files, or raises :class:`FolderError`.
-        used: Called with what was read.
-        failed: Called when the folder can't be used.
+        content: In its place until it can be read, because clients' traffic must not wait for it.
+        strict: Raise the error if it can't be read now.
+
+    Attributes:
+        content: What it held when it could be used last.
+        status: Whether its present state is in force.
     """
 
     def __init__(
         self,
-        read: Callable[[], _Content],
-        files: Callable[[], list[Path]],
-        used: Callable[[_Content], None],
-        failed: Callable[[FolderError], None],
+        what: str,
+        folder: Path,
+        read: Callable[[Path], _Content],
+        files: Callable[[Path], list[Path]],
+        content: _Content,
+        *,
+        strict: bool,
     ) -> None:
+        self.content = content
+        self.status = StoreStatus(known=False)
+        self._what = what
+        self._folder = folder
         self._read = read
         self._files = files
-        self._used = used
-        self._failed = failed
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
         # Taken before the files are read, so that a change in between is found.
         self._read_at = self._stamps()
-
-    def read(self, *, strict: bool) -> None:
-        """Read the folder for the first time.
-
-        Raises:
-            FolderError: It can't be used, and ``strict`` is true.
-        """
         try:
-            self._used(self._read())
+            self._use(read(folder))
         except FolderError as error:
             if strict:
                 raise
             self._failed(error)
 
-    def follow(self, thread: str, every_s: float, changed: Callable[[], None]) -> None:
-        """Compare the folder from now on, in a thread of this name."""
-        self._thread = start_thread(thread, partial(self._watch, every_s, changed))
+    def follow(self, changed: Callable[[], None], every_s: float = EVERY_S) -> None:
+        """Compare the folder from now on. ``changed`` is called in a thread."""
+        self._thread = start_thread(f"{self._what}-folder", partial(self._watch, every_s, changed))
 
     def close(self) -> None:
         """Stop following the folder."""
@@ -133,7 +158,7 @@ class FolderFollower(Generic[_Content]):
             if seen == self._read_at or seen != before:
                 continue
             try:
-                content = self._read()
+                content = self._read(self._folder)
             except FolderError as error:
                 if self._stamps() == seen:
                     self._read_at = seen
@@ -142,11 +167,28 @@ class FolderFollower(Generic[_Content]):
             if self._stamps() != seen:
                 continue  # changed while it was read: some files may be of the old state
             self._read_at = seen
-            self._used(content)
+            self._use(content)
             changed()
+
+    def _use(self, content: _Content) -> None:
+        self.content = content
+        self.status = StoreStatus(failures=self.status.failures)
+
+    def _failed(self, error: FolderError) -> None:
+        count = len(error.mistakes)
+        # Without the mistakes, which show values: the status has more readers than the log.
+        summary = f"{self._folder}: {count} mistake{'s' * (count > 1)} in its files; the log has them"
+        problem = summary if count else str(error)
+        self.status = replace(self.status, problem=problem, failures=self.status.failures + 1)
+        _log.error(
+            f"{self._what} not applied, the last good ones stay",
+            problem=str(error),
+            in_force=len(self.content),
+            mistakes=list(error.mistakes[:_MAX_LOGGED]),
+        )
 
     def _stamps(self) -> _Stamps:
         try:
-            return tuple((path.name, stamp(path)) for path in self._files())
+            return tuple((path.name, stamp(path)) for path in self._files(self._folder))
         except FolderError as error:
             return ((error.problem, None),)

@@ -82,6 +82,9 @@ class Owners:
         self._selectors = sorted(self._matcher.selectors)
         self._known: dict[tuple[bytes, ...], Owner | None] = {}
 
+    def __len__(self) -> int:
+        return len(self.owners)
+
     def owner_of(self, client: ClientIdentity, revealed: Revealed = NOTHING_REVEALED) -> Owner | None:
         """Return the owner of a client; None: nobody declares it."""
         if not self.owners:

@@ -48,21 +48,21 @@ def test_a_folder_is_followed(tmp_path: Path) -> None:
     changed = threading.Event()
     try:
         folder.follow(changed.set, every_s=0.01)
-        assert folder.owners.team_of(client) is None
+        assert folder.content.team_of(client) is None
         replace(file, 'match: {client_id: "new-.*"}')
         assert changed.wait(120)
-        assert folder.owners.team_of(client) == "payments"
+        assert folder.content.team_of(client) == "payments"
         replace(file, "match: 5")
-        while folder.problem is None:
+        while folder.status.problem is None:
             threading.Event().wait(0.01)
-        assert folder.problem == f"owners.path: {tmp_path}: 1 mistake in its files; the log has them"
-        assert folder.owners.team_of(client) == "payments"
+        assert folder.status.problem == f"{tmp_path}: 1 mistake in its files; the log has them"
+        assert folder.content.team_of(client) == "payments"
     finally:
         folder.close()
 
 
 def test_a_folder_with_mistakes_has_no_owners_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("5")
-    assert not OwnersFolder(tmp_path).owners.owners
+    assert not OwnersFolder(tmp_path).content.owners
     with pytest.raises(FolderError):
         OwnersFolder(tmp_path, strict=True)
