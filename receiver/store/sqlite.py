@@ -12,7 +12,7 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -83,8 +83,12 @@ _PROBLEMS = {
 }
 
 
-def _milliseconds(time: datetime | None) -> int | None:
-    return None if time is None else round(time.timestamp() * 1000)
+def _column(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return round(value.timestamp() * 1000)
+    if isinstance(value, Mapping):
+        return json.dumps(dict(value), sort_keys=True)
+    return json.dumps(value) if isinstance(value, tuple) else value
 
 
 def _time(milliseconds: int | None) -> datetime | None:
@@ -106,19 +110,15 @@ def _subscription(row: tuple[Any, ...], refused: dict[str, str]) -> Subscription
     """
     values = dict(zip(_COLUMNS, row, strict=True))
     try:
-        return Subscription(
-            name=values["name"],
-            metrics=tuple(json.loads(values["metrics"])),
-            interval_ms=values["interval_ms"],
-            match=json.loads(values["match"]),
-            enabled=bool(values["enabled"]),
-            expires_at=_time(values["expires_at"]),
-            temporality=values["temporality"],
-            labels=json.loads(values["labels"]),
-            description=values["description"],
-            changed_by=values["changed_by"],
-            changed_at=_time(values["changed_at"]),
-        )
+        read = {
+            "metrics": tuple(json.loads(values["metrics"])),
+            "match": json.loads(values["match"]),
+            "enabled": bool(values["enabled"]),
+            "expires_at": _time(values["expires_at"]),
+            "labels": json.loads(values["labels"]),
+            "changed_at": _time(values["changed_at"]),
+        }
+        return Subscription(**values | read)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         refused[str(values["name"])] = str(error)
         return None
@@ -163,22 +163,7 @@ class SqliteSubscriptionStore:
     def put(self, subscription: Subscription) -> None:
         """Create or replace the subscription; it is durable on return."""
         with self._lock, self._translated_errors():
-            self._connection.execute(
-                _PUT,
-                (
-                    subscription.name,
-                    json.dumps(list(subscription.metrics)),
-                    subscription.interval_ms,
-                    json.dumps(dict(subscription.match), sort_keys=True),
-                    subscription.enabled,
-                    _milliseconds(subscription.expires_at),
-                    subscription.temporality,
-                    json.dumps(dict(subscription.labels), sort_keys=True),
-                    subscription.description,
-                    subscription.changed_by,
-                    _milliseconds(subscription.changed_at),
-                ),
-            )
+            self._connection.execute(_PUT, [_column(getattr(subscription, name)) for name in _COLUMNS])
 
     def delete(self, name: str) -> None:
         """Delete the subscription of this name if it exists; this is durable on return."""
