@@ -23,7 +23,7 @@ from receiver.log import name_process
 from receiver.supervisor.channel import ControlChannel
 from receiver.supervisor.starvation import ProcessorTime, is_starved, processor_time
 from receiver.supervisor.states import ChildState
-from spark_streaming import log_writer
+from spark_streaming import cgroups, log_writer
 
 #: From <linux/prctl.h>.
 _PR_SET_PDEATHSIG: Final = 1
@@ -65,6 +65,7 @@ class Child:
         self.problem: str | None = None
         self.status = 0
         self.slot = 0
+        self._memory_kills = cgroups.memory_kills()
 
     @property
     def runs(self) -> bool:
@@ -102,9 +103,7 @@ class Child:
         os.close(self.pidfd)
         self.pidfd = -1  # the number may soon belong to another process
         self.channel.close()
-        if os.WIFSIGNALED(status):
-            return f"killed by {signal.Signals(os.WTERMSIG(status)).name}"
-        return f"exit status {os.waitstatus_to_exitcode(status)}"
+        return cgroups.how_it_ended(os.waitstatus_to_exitcode(status), self._memory_kills)
 
 
 def fork(

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-from receiver import process_1
 from receiver.supervisor.channel import ControlChannel
+from spark_streaming import process_1
 
 
 class Report:

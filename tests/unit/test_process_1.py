@@ -1,4 +1,7 @@
-"""Process 1 and its keeper start what dies again, and end when that does not help."""
+"""Process 1 and its keeper start what dies again, and end when that does not help.
+
+The roll-up's process 1 starts its program once.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from receiver import process_1
+from spark_streaming import process_1
+from tests.images import dockerfile
+from tests.images.test_files import IMAGES
 from tests.testbed.process import wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a PID namespace needs root here")
@@ -22,14 +27,15 @@ TIMEOUT_S = 120.0
 PROGRAM = """
 import os, signal, sys, time
 from pathlib import Path
-from receiver import process_1
+from receiver.process_1 import in_keeper, start_keeper, start_supervisor
+from spark_streaming import process_1
 
 process_1.FIRST_DELAY_S = 0.0
-process_1.start_keeper()
+start_keeper()
 print("imports", flush=True)
-assert process_1.in_keeper()
-process_1.start_supervisor()
-assert not process_1.in_keeper()
+assert in_keeper()
+start_supervisor()
+assert not in_keeper()
 signal.signal(signal.SIGHUP, lambda *_: print("SIGHUP", flush=True))
 print(process_1.restarts(), flush=True)
 exec(sys.argv[1])
@@ -40,11 +46,17 @@ STAYS = "time.sleep(600)"
 @contextmanager
 def started(does: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run the program as process 1; what it prints is in ``log``."""
-    within = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    command = [*within, "env", "--block-signal=TERM", sys.executable, "-c", PROGRAM, does]
+    with unshared("env", "--block-signal=TERM", sys.executable, "-c", PROGRAM, does, log=log) as unshare:
+        yield unshare
+
+
+@contextmanager
+def unshared(*command: str | Path, log: Path, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command as process 1; what it prints is in ``log``."""
+    within = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *command]
     with (
         log.open("wb") as file,
-        subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT) as unshare,
+        subprocess.Popen(within, stdout=file, stderr=subprocess.STDOUT, env={**os.environ, **env}) as unshare,
     ):
         try:
             yield unshare
@@ -192,7 +204,7 @@ def test_a_line_of_process_1_waits_for_no_reader() -> None:
             os.write(writing, bytes(4096))
     os.set_blocking(writing, True)
     os.read(reading, 4096)
-    says = "from receiver import process_1; process_1._say('x' * 100_000); print('went on')"
+    says = "from spark_streaming import process_1; process_1._say('x' * 100_000); print('went on')"
     with subprocess.Popen([sys.executable, "-c", says], stdout=subprocess.PIPE, stderr=writing) as child:
         out, _ = child.communicate(timeout=TIMEOUT_S)
     os.close(reading)
@@ -206,3 +218,81 @@ def test_the_delays_grow_and_end() -> None:
     lasting = process_1.Deaths()
     assert [lasting.add(process_1.STABLE_S) for _ in range(20)] == [0.0] * 20
     assert lasting.total == 20
+
+
+# -- The roll-up's process 1 -----------------------------------------------------------------------
+
+ROLLUP = IMAGES / "rollup"
+
+
+def rollup(*arguments: str, log: Path, **env: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    """Run the roll-up's image's entry point as process 1, with the programs of these tests."""
+    (entry,) = [item for item in dockerfile.read(ROLLUP / "Dockerfile") if item.name == "ENTRYPOINT"]
+    *words, script = entry.words
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return unshared(*words, ROLLUP / f"{script}.sh", *arguments, log=log, PATH=path, **env)
+
+
+@pytest.mark.parametrize(
+    ("variable", "file", "arguments"),
+    [
+        ("BASH_ENV", "", ["rollup", "run"]),
+        # What Spark's own scripts read before they start Java.
+        ("SPARK_CONF_DIR", "spark-env.sh", ["spark-submit", "--version"]),
+    ],
+)
+def test_sigterm_ends_the_roll_up_while_its_scripts_start_it(
+    variable: str, file: str, arguments: list[str], tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "never")
+    script = tmp_path / (file or "environment.sh")
+    script.write_text(f"echo starts\nread -r _ <{tmp_path}/never\n")
+    log = tmp_path / "log"
+    with rollup(*arguments, log=log, **{variable: str(tmp_path if file else script)}) as unshare:
+        wait_for("starts", log)
+        os.kill(child_of(unshare.pid), signal.SIGTERM)
+        assert unshare.wait(TIMEOUT_S) == 128 + signal.SIGTERM
+
+
+def test_the_roll_ups_process_1_loses_no_sigterm_of_its_first_moment(tmp_path: Path) -> None:
+    signalled = ["env", "--block-signal=TERM", "sh", "-c", 'kill -TERM $$; exec "$@"', "sh"]
+    program = [sys.executable, "-I", "-m", "spark_streaming.process_1", "sleep", "600"]
+    with unshared(*signalled, *program, log=tmp_path / "log") as unshare:
+        assert unshare.wait(TIMEOUT_S) == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "says"),
+    [
+        (["sh", "-c", "exit 3"], 3, ""),
+        (["sh", "-c", "kill -KILL $$"], 137, "the program died: killed by SIGKILL; process 1 ends"),
+        (["no-such-program"], 127, "no-such-program: No such file or directory"),
+        (["/"], 126, "/: Permission denied"),
+        ([], 2, "process 1 needs a program to start: name it, and its arguments"),
+    ],
+)
+def test_the_roll_ups_process_1_ends_with_its_program(
+    program: list[str], status: int, says: str, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-I", "-m", "spark_streaming.process_1", *program]
+    with unshared(*command, log=tmp_path / "log") as unshare:
+        assert unshare.wait(TIMEOUT_S) == status
+    assert (tmp_path / "log").read_text() == (f"kafka-telemetry: {says}\n" if says else "")
+
+
+def test_the_roll_ups_process_1_reaps_orphans(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    # The inner shell ends before its child, which then belongs to process 1.
+    leaves = "sh -c 'sleep 0.1 & echo left'; exec sleep 600"
+    command = [sys.executable, "-I", "-m", "spark_streaming.process_1", "sh", "-c", leaves]
+    with unshared(*command, log=log) as unshare:
+        wait_for("left", log)
+        process = child_of(unshare.pid)
+        children = Path(f"/proc/{process}/task/{process}/children")
+        program = min(children.read_text().split(), key=int)
+        wait_until(
+            lambda: children.read_text().split() == [program],
+            timeout_s=TIMEOUT_S,
+            what="the end of the orphan",
+        )
+        assert not Path(f"/proc/{program}/task/{program}/children").read_text()

@@ -1,6 +1,7 @@
 #!/bin/bash
 # What the roll-up's image runs. Spark on Kubernetes starts its pods with `driver` and `executor` and says the rest in
-# variables (its own image is documented in "Running Spark on Kubernetes"); everything else is the command kafka-telemetry.
+# variables (its own image is documented in "Running Spark on Kubernetes"). The chart may start spark-submit. Everything
+# else is the command kafka-telemetry. None of them is process 1, so a signal ends each at any moment.
 set -euo pipefail
 
 # Hadoop's login in Spark needs the name of its user and takes it from nowhere but passwd, which lacks
@@ -33,8 +34,6 @@ executor)
 		--resourceProfileId "$SPARK_RESOURCE_PROFILE_ID" \
 		--podName "$SPARK_EXECUTOR_POD_NAME"
 	;;
-*)
-	# SIGTERM waits until the program has a handler: the kernel drops a signal that process 1 does not catch.
-	exec env --block-signal=TERM kafka-telemetry "$@"
-	;;
+spark-submit) exec "$@" ;;
+*) exec kafka-telemetry "$@" ;;
 esac

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from receiver.supervisor.cgroups import available_cpus, memory_limit, quota_v1, quota_v2
+from tests.testbed.control_groups import LIMITS, limited
 
 
 @pytest.mark.parametrize(
@@ -121,34 +122,11 @@ def test_the_least_memory_limit_counts(tmp_path: Path) -> None:
     assert memory_limit(write(tmp_path, files)) == 512 << 20
 
 
-def real_group(controller: str, file: str) -> Path | None:
-    """Where a group with a controller can be made: version 1's folder, or version 2's."""
-    root = Path("/sys/fs/cgroup")
-    for mount in (root / controller, root):
-        if (mount / "cgroup.procs").is_file() and os.access(mount, os.W_OK):
-            group = mount / f"kafka-telemetry-test-{os.getpid()}"
-            group.mkdir()
-            if (group / file).is_file():
-                return group
-            group.rmdir()
-    return None
-
-
-@pytest.mark.parametrize("file", ["memory.limit_in_bytes", "memory.max"])
+@pytest.mark.parametrize("file", LIMITS)
 def test_a_real_memory_limit(file: str) -> None:
-    try:
-        group = real_group("memory", file)
-    except OSError:
-        group = None
-    if group is None:
-        pytest.skip(f"no group with {file} can be made here")
-    try:
-        (group / file).write_text(str(768 << 20))
-        program = "from receiver.supervisor.cgroups import memory_limit; print(memory_limit())"
-        entered = ["sh", "-c", 'echo $$ > "$1/cgroup.procs" && exec "$2" -c "$3"', "sh", str(group)]
-        limited = subprocess.run(
-            [*entered, sys.executable, program], capture_output=True, text=True, check=True
+    program = "from receiver.supervisor.cgroups import memory_limit; print(memory_limit())"
+    with limited(file, 768 << 20) as within:
+        said = subprocess.run(
+            [*within, sys.executable, "-c", program], capture_output=True, text=True, check=True
         )
-        assert limited.stdout == f"{768 << 20}\n"
-    finally:
-        group.rmdir()
+    assert said.stdout == f"{768 << 20}\n"

@@ -51,8 +51,8 @@
 {{- $submit := .root.Values.rollup.submit -}}
 {{- $classPath := include "kafka-client-telemetry.rollup.classPath" .root -}}
 {{- if $submit.enabled -}}
-command: [spark-submit]
 args:
+  - spark-submit
   - --master
   - {{ $submit.master | quote }}
   - --deploy-mode
