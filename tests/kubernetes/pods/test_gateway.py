@@ -40,18 +40,19 @@ class Gateway:
         self.cluster = cluster
         self._values = values
 
-    def upgrade(self, *arguments: str) -> None:
+    def upgrade(self, *arguments: str, replicas: int = 2) -> None:
         """Install or upgrade it, and wait until all its pods are new and ready."""
         release = ("upgrade", "--install", RELEASE, CHART, f"--namespace={NAMESPACE}")
-        self.cluster.helm.run(*release, "--values", self._values, *arguments)
-        self.wait_until_ready()
+        number = f"--set=gateway.replicas={replicas}"
+        self.cluster.helm.run(*release, "--values", self._values, number, *arguments)
+        self.wait_until_ready(replicas)
 
-    def wait_until_ready(self) -> None:
+    def wait_until_ready(self, replicas: int = 2) -> None:
         """Wait until it has rolled."""
         self.cluster.node.kubectl(
             "rollout", "status", f"statefulset/{SERVICE}", f"--namespace={NAMESPACE}", "--timeout=280s"
         )
-        self.cluster.node.wait_for_pods(NAMESPACE, SELECTOR, 2)
+        self.cluster.node.wait_for_pods(NAMESPACE, SELECTOR, replicas)
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +108,16 @@ def test_it_rolls(gateway: Gateway, traffic: list[PodClient]) -> None:
     gateway.cluster.node.kubectl("rollout", "restart", f"statefulset/{SERVICE}", f"--namespace={NAMESPACE}")
     gateway.wait_until_ready()
     check("a roll of the gateway", traffic, begun)
+
+
+def test_it_gets_and_loses_a_replica(gateway: Gateway, traffic: list[PodClient]) -> None:
+    begun = time.time()
+    gateway.upgrade(replicas=3)
+    for client in traffic:
+        client.wait_for_progress()
+    # The client with a connection to the pod that ends reaches the others by the same Service.
+    gateway.upgrade(replicas=2)
+    check("a replica more, and again less", traffic, begun)
 
 
 def test_it_runs_as_any_user_and_rolls_back(gateway: Gateway, traffic: list[PodClient]) -> None:
