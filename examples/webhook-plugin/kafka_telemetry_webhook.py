@@ -31,10 +31,6 @@ class WebhookReceiver(plugin.ClientTelemetryReceiver):
         headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else {}
         self._http = httpx.Client(headers=headers, timeout=10)
 
-    def export(self, context: plugin.ClientTelemetryContext, payload: plugin.ClientTelemetryPayload) -> None:
-        """Take one push; the host calls it where there is no ``max_batch_items``."""
-        self.export_batch([plugin.Push(context=context, payload=payload)])
-
     def export_batch(self, pushes: Sequence[plugin.Push]) -> None:
         """POST the pushes; to raise nothing is to have them delivered."""
         content = "".join(json.dumps(line(push)) + "\n" for push in pushes)

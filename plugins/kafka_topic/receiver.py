@@ -9,8 +9,6 @@ from plugins._shared.answers import REFUSED_KAFKA_ERRORS
 from plugins.kafka_topic.config import KafkaTopicConfig
 from receiver.plugin import (
     BatchRefusedError,
-    ClientTelemetryContext,
-    ClientTelemetryPayload,
     ClientTelemetryReceiver,
     PluginConfig,
     Push,
@@ -56,10 +54,6 @@ class KafkaTopicReceiver(ClientTelemetryReceiver):
         producer = self._new_producer(config)
         self.stop()
         self.config, self._producer = config, producer
-
-    def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> None:
-        """Write one push; see :meth:`export_batch`."""
-        self.export_batch([Push(context=context, payload=payload)])
 
     def export_batch(self, pushes: Sequence[Push]) -> None:
         """Write pushes and wait until every in-sync replica has them (acks=all).

@@ -13,8 +13,6 @@ from plugins.otlp.grpc_transport import GrpcTransport
 from plugins.otlp.http_transport import HttpTransport
 from plugins.otlp.naming import renamed
 from receiver.plugin import (
-    ClientTelemetryContext,
-    ClientTelemetryPayload,
     ClientTelemetryReceiver,
     ExportError,
     ExportResult,
@@ -53,10 +51,6 @@ class OtlpReceiver(ClientTelemetryReceiver):
         before, self._transport = self._transport, transport
         self.config = self._config = config
         before.close()
-
-    def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> ExportResult | None:
-        """Export one push; see :meth:`export_batch`."""
-        return self.export_batch([Push(context=context, payload=payload)])
 
     def export_batch(self, pushes: Sequence[Push]) -> ExportResult | None:
         """Export pushes in one request; none if no push has metrics.

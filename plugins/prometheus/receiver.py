@@ -23,8 +23,6 @@ from plugins.prometheus.scrape import PluginScrapeServer
 from plugins.prometheus.table import PushSamples, SeriesTable
 from receiver.plugin import (
     BatchRefusedError,
-    ClientTelemetryContext,
-    ClientTelemetryPayload,
     ClientTelemetryReceiver,
     ExportError,
     ExportResult,
@@ -92,10 +90,6 @@ class PrometheusReceiver(ClientTelemetryReceiver):
         if self._writer is not None and self._ends_thread is None:
             self._stopping.clear()
             self._ends_thread = start_thread("prometheus-ends", self._send_ends)
-
-    def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> ExportResult | None:
-        """Export one push; see :meth:`export_batch`."""
-        return self.export_batch([Push(context=context, payload=payload)])
 
     def export_batch(self, pushes: Sequence[Push]) -> ExportResult | None:
         """Add pushes to the series table, and write their samples.

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 from plugins.spool_files.config import SpoolFilesConfig
 from plugins.spool_files.disk import folder_problem
 from receiver.plugin import (
-    ClientTelemetryContext,
-    ClientTelemetryPayload,
     ClientTelemetryReceiver,
     ExportResult,
     Push,
@@ -48,10 +46,6 @@ class SpoolFilesReceiver(ClientTelemetryReceiver):
             writer.close()
             raise
         self._writer = writer
-
-    def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> ExportResult | None:
-        """Accept one push; see :meth:`export_batch`."""
-        return self.export_batch([Push(context=context, payload=payload)])
 
     def export_batch(self, pushes: Sequence[Push]) -> ExportResult | None:
         """Write pushes durably; they are published soon after.

@@ -215,6 +215,9 @@ def _plugin_class(index: int, entry: EntryPoint) -> type[ClientTelemetryReceiver
         raise _error(index, ("type",), f"{entry.value} cannot be loaded: {text}", shown) from None
     if not (isinstance(found, type) and issubclass(found, ClientTelemetryReceiver)):
         raise _error(index, ("type",), f"{entry.value} is no ClientTelemetryReceiver", shown)
+    base = ClientTelemetryReceiver
+    if found.export is base.export and found.export_batch is base.export_batch:
+        raise _error(index, ("type",), f"{entry.value} has neither export nor export_batch", shown)
     config: object = found.Config
     if not (isinstance(config, type) and issubclass(config, PluginConfig)):
         raise _error(index, ("type",), f"the Config of {entry.value} is no PluginConfig", shown)

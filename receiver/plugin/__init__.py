@@ -45,7 +45,6 @@ The exceptions say who must act::
 from __future__ import annotations
 
 import functools
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -277,10 +276,10 @@ class BatchRefusedError(PermanentError):
     """
 
 
-class ClientTelemetryReceiver(ABC):
+class ClientTelemetryReceiver:
     """Base of plugins (KIP-714's ClientTelemetryReceiver).
 
-    The module documents the lifecycle.
+    The module documents the lifecycle. A plugin implements ``export`` or ``export_batch``.
     """
 
     #: The type of the plugin's settings; the host validates the operator's settings against it.
@@ -292,12 +291,11 @@ class ClientTelemetryReceiver(ABC):
     def __init__(self, config: PluginConfig) -> None:
         self.config = config
 
-    def start(self) -> None:  # noqa: B027 # most plugins have something to open, not all
+    def start(self) -> None:
         """Open connections and files. After an error the host retries with a back-off."""
 
-    @abstractmethod
     def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> ExportResult | None:
-        """Send one push.
+        """Send one push; by default as a batch.
 
         Return an :class:`ExportResult` if the destination accepted only a part.
 
@@ -305,6 +303,7 @@ class ClientTelemetryReceiver(ABC):
             RetryableError: Try again later.
             PermanentError: Never try again.
         """
+        return self.export_batch([Push(context=context, payload=payload)])
 
     def export_batch(self, pushes: Sequence[Push]) -> ExportResult | None:
         """Send up to :attr:`max_batch_items` pushes at once; all succeed or fail together.
@@ -316,7 +315,7 @@ class ClientTelemetryReceiver(ABC):
         """
         raise NotImplementedError("a plugin with max_batch_items > 1 implements export_batch")
 
-    def stop(self) -> None:  # noqa: B027 # likewise
+    def stop(self) -> None:
         """Close what ``start`` opened."""
 
     def use_config(self, config: PluginConfig) -> None:

@@ -31,8 +31,6 @@ from receiver.host.isolation.channel import (
 from receiver.host.settings import ProcessSettings
 from receiver.plugin import (
     BatchRefusedError,
-    ClientTelemetryContext,
-    ClientTelemetryPayload,
     ClientTelemetryReceiver,
     ExportResult,
     PermanentError,
@@ -110,10 +108,6 @@ class PluginProxy(ClientTelemetryReceiver):
             RetryableError: The process or the plugin failed to start; the process has exited.
         """
         self._running_process()
-
-    def export(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> ExportResult | None:
-        """Export one push; see :meth:`export_batch`."""
-        return self.export_batch([Push(context=context, payload=payload)])
 
     def export_batch(self, pushes: Sequence[Push]) -> ExportResult | None:
         """Export pushes in the process.

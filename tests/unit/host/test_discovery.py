@@ -36,6 +36,9 @@ ACME = dedent(
 
     class Untyped(Acme):
         Config = dict
+
+    class Idle(ClientTelemetryReceiver):
+        pass
     """
 )
 ENTRY_POINTS = """
@@ -47,6 +50,7 @@ untyped = acme_plugin:Untyped
 notclass = acme_plugin:ACME
 notthere = acme_plugin_missing:Acme
 wrong = acme_plugin:PluginConfig
+idle = acme_plugin:Idle
 """
 
 
@@ -237,6 +241,7 @@ def test_mistakes_of_the_host_and_of_the_plugin_are_told_at_once() -> None:
         ("notthere", "acme_plugin_missing:Acme cannot be loaded: ModuleNotFoundError"),
         ("notclass", "acme_plugin:ACME cannot be loaded: AttributeError"),
         ("wrong", "acme_plugin:PluginConfig is no ClientTelemetryReceiver"),
+        ("idle", "acme_plugin:Idle has neither export nor export_batch"),
         ("untyped", "the Config of acme_plugin:Untyped is no PluginConfig"),
         ("greedy", "the Config of acme_plugin:Greedy has keys that are reserved for the host: queue"),
         ("broken", "the plugin cannot be constructed: RuntimeError at acme_plugin.py"),
