@@ -109,5 +109,5 @@ def _given(
 
 
 def _exported(rest: str) -> float:
-    text: Any = httpx.get(f"http://{rest}/metrics", trust_env=False).text
+    text: Any = httpx.get(f"http://{rest}/metrics", trust_env=False, timeout=60).text
     return sum(float(value) for value in _EXPORTED.findall(text))

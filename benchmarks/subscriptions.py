@@ -153,7 +153,7 @@ async def _lists(
     )
     transport = httpx.ASGITransport(create_api(dependencies, RestSettings()))
     taken: dict[str, list[tuple[float, float]]] = {}
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as rest:
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=60) as rest:
         for _ in range(rounds):
             for query in _QUERIES:
                 started, cpu = time.perf_counter(), time.process_time()

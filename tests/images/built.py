@@ -247,7 +247,7 @@ def test_the_receiver_serves_is_healthy_and_stops(broker: KafkaBroker, tmp_path:
         process.wait_until_ready(lambda: _ready(url), timeout_s=120)
         assert started.run(*health, KAFKA_TELEMETRY_URL=url).returncode == 0
         body = {"metrics": ["*"], "interval_ms": 1000, "match": {}}
-        httpx.put(f"{url}/v1/subscriptions/all", json=body).raise_for_status()
+        httpx.put(f"{url}/v1/subscriptions/all", json=body, timeout=60).raise_for_status()
         broker.create_topic("image")
         # It asks for ApiVersions first, and pushes only if telemetry is in the answer.
         with LibrdkafkaClient(

@@ -77,7 +77,7 @@ def test_tokens_off_loopback(broker: ScriptedBroker, tmp_path: Path) -> None:
     with Sidecar(settings) as sidecar:
         url = f"http://{LOOPBACK}:{settings['rest']['bind'].rpartition(':')[2]}"
         answers = [
-            httpx.get(f"{url}/{path}", headers=headers, trust_env=False)
+            httpx.get(f"{url}/{path}", headers=headers, trust_env=False, timeout=60)
             for path in ("livez", "readyz", "metrics", "v1/clients", "openapi.json", "nothing")
             for headers in ({}, {"authorization": f"Bearer {VIEWER}", "host": "telemetry.example"})
         ]
@@ -98,7 +98,9 @@ def test_tokens_off_loopback(broker: ScriptedBroker, tmp_path: Path) -> None:
         assert [item.returncode for item in made] == [1, 1, 1, 0, 0], made
         assert "--token-file" in made[0].stderr
 
-        metrics = httpx.get(f"{url}/metrics", headers={"authorization": f"Bearer {EDITOR}"}, trust_env=False)
+        metrics = httpx.get(
+            f"{url}/metrics", headers={"authorization": f"Bearer {EDITOR}"}, trust_env=False, timeout=60
+        )
         counted = 'kafka_telemetry_rest_requests_refused_total{reason="%s"} %d.0'
         for reason, count in (("no_credentials", 5), ("unknown_token", 1), ("role", 1)):
             assert counted % (reason, count) in metrics.text
@@ -135,7 +137,10 @@ def test_certificates_off_loopback(broker: ScriptedBroker, tmp_path: Path) -> No
         def is_ready(self) -> bool:
             try:
                 return httpx.get(
-                    f"https://{LOOPBACK}:{port}/readyz", verify=trusted, trust_env=False
+                    f"https://{LOOPBACK}:{port}/readyz",
+                    verify=trusted,
+                    trust_env=False,
+                    timeout=60,
                 ).is_success
             except httpx.TransportError:
                 return False

@@ -160,6 +160,7 @@ def test_the_collector_shows_what_it_was_sent(collector: Collector) -> None:
         f"{collector.http_endpoint}/v1/metrics",
         content=request.SerializeToString(),
         headers={"content-type": "application/x-protobuf"},
+        timeout=60,
     ).raise_for_status()
 
     (export,) = collector.wait_for(lambda exports: len(exports) > 0)

@@ -132,6 +132,16 @@ def reads_clock(node: ast.AST) -> bool:
     return isinstance(node, ast.BinOp) and any(called(part) in _CLOCKS for part in ast.walk(node))
 
 
+def gives_up_early(node: ast.AST) -> bool:
+    """Find an HTTP request with the library's own time to wait, which a busy machine may need."""
+    calls = ("get", "post", "put", "delete", "request", "stream", "Client", "AsyncClient")
+    return (
+        isinstance(node, ast.Call)
+        and called(node) in [f"httpx.{name}" for name in calls]
+        and "timeout" not in [keyword.arg for keyword in node.keywords]
+    )
+
+
 def draws_by_chance(node: ast.AST) -> bool:
     """Find what draws without a seed, or sets anew how properties draw."""
     name = called(node)
@@ -146,8 +156,9 @@ def test_no_test_decides_by_a_clock_or_by_chance_and_pauses_only_get_fewer() -> 
     broken, more = set(), {}
     for file in gate_files():
         name = file.relative_to(TESTS).as_posix()
-        speed, chance, pauses = findings(file.read_text(), demands_speed, draws_by_chance, is_pause)
-        broken |= {f"{name}:{line}" for line in speed + chance}
+        rules = (demands_speed, draws_by_chance, gives_up_early, is_pause)
+        *clocks, pauses = findings(file.read_text(), *rules)
+        broken |= {f"{name}:{line}" for lines in clocks for line in lines}
         if len(pauses) > PAUSES.get(name, 0):
             more[name] = pauses
     assert not broken
@@ -162,6 +173,8 @@ def test_no_test_decides_by_a_clock_or_by_chance_and_pauses_only_get_fewer() -> 
         (demands_speed, "assert time.monotonic() - began < 30"),
         (demands_speed, "assert 0.1 < time.perf_counter() - began <= 5"),
         (demands_speed, "assert 5 > time.monotonic() - began"),
+        (gives_up_early, "httpx.get(url, trust_env=False)"),
+        (gives_up_early, "httpx.Client()"),
         (draws_by_chance, "random.Random()"),
         (draws_by_chance, "settings(derandomize=False)"),
         (draws_by_chance, "settings.load_profile('default')"),
@@ -180,6 +193,7 @@ def test_each_rule_finds_what_breaks_it(rule: Rule, code: str) -> None:
         (demands_speed, "assert time.monotonic() - began < 100"),
         (demands_speed, "assert time.monotonic() - began > 1.0"),
         (demands_speed, "assert time.monotonic() < deadline"),
+        (gives_up_early, "httpx.get(url, timeout=60)"),
         (draws_by_chance, "random.Random(714)"),
     ],
 )

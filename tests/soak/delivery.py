@@ -13,6 +13,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
@@ -94,20 +95,21 @@ class Outcome:
     peak_rss_bytes: int
 
     def unexplained(self, mode: str) -> list[float]:
-        """The losses that the documentation of a mode does not allow (docs/delivery.md).
+        """The losses that the documentation of a mode does not allow."""
+        return [at for at in self.lost[mode] if not _may_be_lost(mode, at, self.kills)]
 
-        ``spool_always`` allows none. ``spool_when_behind`` allows what had arrived within
-        ``spool.after_ms`` before a kill. ``memory`` allows what a kill finds in memory, that is
-        anything before a kill.
-        """
-        if mode == "spool_always":
-            return list(self.lost[mode])
-        within_s = AFTER_MS / 1000 + _SLACK_S if mode == "spool_when_behind" else float("inf")
-        return [
-            at
-            for at in self.lost[mode]
-            if not any(-_ON_ITS_WAY_S <= killed - at <= within_s for killed in self.kills)
-        ]
+
+def _may_be_lost(mode: str, at: float, kills: Sequence[float]) -> bool:
+    """Tell whether a push of this time may be lost by one of the kills (docs/delivery.md).
+
+    ``spool_always`` loses none. ``spool_when_behind`` loses what had arrived within
+    ``spool.after_ms`` before a kill. ``memory`` loses what a kill finds in memory, that is anything
+    before a kill.
+    """
+    if mode == "spool_always":
+        return False
+    within_s = AFTER_MS / 1000 + _SLACK_S if mode == "spool_when_behind" else float("inf")
+    return any(-_ON_ITS_WAY_S <= killed - at <= within_s for killed in kills)
 
 
 class _Faulty:
@@ -166,7 +168,15 @@ def run(broker: KafkaBroker, plan: Plan, *, tell: Callable[[str], None] = lambda
         clients.end()
         for item in faulty.values():
             item.heal()
-        there = {mode: arrivals(item.collector, tell, mode) for mode, item in faulty.items()}
+        there = {
+            mode: arrivals(
+                item.collector,
+                {number for number, at in clients.accepted.items() if not _may_be_lost(mode, at, kills)},
+                tell,
+                mode,
+            )
+            for mode, item in faulty.items()
+        }
     return Outcome(
         accepted=len(clients.accepted),
         refused=clients.refused,
@@ -233,21 +243,27 @@ def _break(
     return kills, peak
 
 
-def arrivals(collector: Collector, tell: Callable[[str], None], mode: str) -> dict[str, int]:
-    """Return how often each push has arrived, once nothing more comes."""
+def arrivals(
+    collector: Collector, expected: AbstractSet[str], tell: Callable[[str], None], mode: str
+) -> dict[str, int]:
+    """Return how often each push has arrived, once the expected ones have."""
     last_change = time.monotonic()
-    seen = 0
+    seen: dict[str, int] = {}
 
-    def quiet() -> bool:
+    def complete() -> bool:
         nonlocal last_change, seen
-        if (now_there := len(collector.exports())) != seen:
-            seen, last_change = now_there, time.monotonic()
-        return time.monotonic() - last_change >= _QUIET_S
+        if (there := _counted(collector)) != seen:
+            seen, last_change = there, time.monotonic()
+        return expected <= there.keys() and time.monotonic() - last_change >= _QUIET_S
 
     try:
-        wait_until(quiet, timeout_s=120, what="the last push")
+        wait_until(complete, timeout_s=120, what="the last push", every_s=0.5)
     except WaitTimeoutError:
-        tell(f"{mode}: pushes still arrive")
+        tell(f"{mode}: pushes still arrive, or are missing")
+    return seen
+
+
+def _counted(collector: Collector) -> dict[str, int]:
     counts: dict[str, int] = {}
     for metric in collector.exports():
         if metric.name == METRIC:

@@ -135,7 +135,7 @@ def run(broker: KafkaBroker, plan: Plan) -> Outcome:
         outcome.consumed = {item.client_id: item.records for item in consumers}
         outcome.errors = {item.client_id: len(item.errors) for item in clients}
         wait_until(sidecar.is_ready, timeout_s=60, what="the core after the last kill")
-        there = arrivals(collector, _tell, "spool_always")
+        there = arrivals(collector, numbered.accepted.keys(), _tell, "spool_always")
         outcome.accepted = len(numbered.accepted)
         outcome.throttled = sum(numbered.refused.values())
         outcome.lost = [at for number, at in numbered.accepted.items() if number not in there]

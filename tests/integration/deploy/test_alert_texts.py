@@ -143,7 +143,7 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[st
     )
     config = folder / "prometheus.yaml"
     config.write_text(yaml.safe_dump({"rule_files": [str(folder / "rules.yaml")]}))
-    with Prometheus(config=config) as prometheus, httpx.Client(trust_env=False) as http:
+    with Prometheus(config=config) as prometheus, httpx.Client(trust_env=False, timeout=60) as http:
         url = f"http://{LOOPBACK}:{prometheus.port}/api/v1/alerts"
         found: dict[str, dict[str, str]] = {}
 

@@ -160,7 +160,7 @@ def test_run_ends_on_sigterm_and_leaves_no_process(
     )
     served = re.search(r"metrics: (http://127\.0\.0\.1:\d+)/metrics", running.log_text())
     assert served is not None
-    answer = httpx.get(f"{served[1]}/v1/findings", params={"client_id": "ord.*"}, trust_env=False)
+    answer = httpx.get(f"{served[1]}/v1/findings", params={"client_id": "ord.*"}, trust_env=False, timeout=60)
     assert [finding["summary"] for finding in answer.json()["findings"]] == ["by this test"]
     waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
     with psycopg.connect(database) as other:

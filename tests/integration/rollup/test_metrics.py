@@ -41,7 +41,7 @@ class Scraped:
         self._server.close()
 
     def families(self) -> list[Metric]:
-        response = httpx.get(self.url, trust_env=False)
+        response = httpx.get(self.url, trust_env=False, timeout=60)
         response.raise_for_status()
         return list(text_string_to_metric_families(response.text))
 

@@ -189,7 +189,10 @@ class Api:
             app = await self.app()
             transport = httpx.ASGITransport(app, raise_app_exceptions=False)
             async with httpx.AsyncClient(
-                transport=transport, base_url=f"http://{host}", event_hooks={"response": [_is_plain]}
+                transport=transport,
+                base_url=f"http://{host}",
+                event_hooks={"response": [_is_plain]},
+                timeout=60,
             ) as client:
                 await scenario(client)
 

@@ -78,7 +78,7 @@ async def lines_of(api: Api, headers: dict[str, str], change: Any, wanted: int) 
     found: list[str] = []
     async with (
         api.serving() as server,
-        httpx.AsyncClient(base_url=f"http://{server.address}") as rest,
+        httpx.AsyncClient(base_url=f"http://{server.address}", timeout=60) as rest,
         rest.stream("GET", "/v1/events", headers=headers, timeout=60) as stream,
     ):
         assert stream.headers["content-type"].startswith("text/event-stream")
@@ -147,7 +147,10 @@ def test_no_more_streams_open_at_the_same_moment(api: Api, monkeypatch: pytest.M
     api.settings = api.settings.model_copy(update={"bind": type(api.settings.bind)(host="127.0.0.1", port=0)})
 
     async def scenario() -> None:
-        async with api.serving() as server, httpx.AsyncClient(base_url=f"http://{server.address}") as rest:
+        async with (
+            api.serving() as server,
+            httpx.AsyncClient(base_url=f"http://{server.address}", timeout=60) as rest,
+        ):
             found: list[int] = []
             all_answered = asyncio.Event()
 
@@ -174,7 +177,10 @@ def test_a_reader_that_never_reads_gives_its_place_back(api: Api, monkeypatch: p
     request = b"GET /v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n"
 
     async def scenario() -> None:
-        async with api.serving() as server, httpx.AsyncClient(base_url=f"http://{server.address}") as rest:
+        async with (
+            api.serving() as server,
+            httpx.AsyncClient(base_url=f"http://{server.address}", timeout=60) as rest,
+        ):
             host, _, port = str(server.address).rpartition(":")
             reader, silent = await asyncio.open_connection(host, int(port))
             silent.write(request)

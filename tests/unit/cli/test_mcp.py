@@ -82,13 +82,13 @@ def test_a_model_reads_over_http_with_the_token(sidecar: Sidecar, tmp_path: Path
 
         def answers() -> bool:
             try:
-                return httpx.post(url, trust_env=False).status_code == 401
+                return httpx.post(url, trust_env=False, timeout=60).status_code == 401
             except httpx.TransportError:
                 return False
 
         server.wait_until_ready(answers, timeout_s=120)
         wrong = {"authorization": "Bearer another-token"}
-        assert httpx.post(url, headers=wrong, trust_env=False).status_code == 401
+        assert httpx.post(url, headers=wrong, trust_env=False, timeout=60).status_code == 401
 
         async def scenario() -> None:
             known = {"Authorization": "Bearer a-token-of-the-tests"}

@@ -156,6 +156,6 @@ def test_events_are_followed(run: Run, busy: Sidecar) -> None:
     while follows.is_alive():  # the stream begins with the next event
         number += 1
         body = {"metrics": ["*"], "interval_ms": 1000 + number}
-        httpx.put(f"{busy.url}/v1/subscriptions/new", json=body).raise_for_status()
+        httpx.put(f"{busy.url}/v1/subscriptions/new", json=body, timeout=60).raise_for_status()
         follows.join(0.2)
     assert json.loads(found[0])["subscription"] == "new"

@@ -62,6 +62,7 @@ def ask(server: MetricsServer, query: str = "", token: str = TOKEN) -> httpx.Res
         f"http://127.0.0.1:{server.port}/v1/findings{query}",
         headers={"authorization": f"Bearer {token}"} if token else {},
         trust_env=False,
+        timeout=60,
     )
 
 
@@ -159,7 +160,9 @@ def test_findings_need_a_token_and_metrics_do_not(server: MetricsServer, tmp_pat
     refused = ask(server, token="another-token-of-letters")
     assert refused.status_code == 401
     assert refused.headers["www-authenticate"] == "Bearer"
-    assert httpx.get(f"http://127.0.0.1:{server.port}/metrics", trust_env=False).status_code == 200
+    assert (
+        httpx.get(f"http://127.0.0.1:{server.port}/metrics", trust_env=False, timeout=60).status_code == 200
+    )
     (tmp_path / "token").write_text("a-new-token-of-sixteen-letters")
     assert ask(server).status_code == 401
 

@@ -34,7 +34,7 @@ def server() -> Iterator[MetricsServer]:
 
 
 def get(server: MetricsServer, path: str = "/metrics", **headers: str) -> httpx.Response:
-    return httpx.get(f"http://127.0.0.1:{server.port}{path}", headers=headers, trust_env=False)
+    return httpx.get(f"http://127.0.0.1:{server.port}{path}", headers=headers, trust_env=False, timeout=60)
 
 
 def test_a_scrape_has_the_text_format(server: MetricsServer) -> None:
@@ -54,7 +54,7 @@ def test_a_scrape_may_ask_for_openmetrics(server: MetricsServer) -> None:
 def test_there_is_no_other_page(server: MetricsServer) -> None:
     assert get(server, "/").status_code == 404
     assert get(server, "/metrics?x=y").status_code == 200
-    answer = httpx.post(f"http://127.0.0.1:{server.port}/metrics", trust_env=False)
+    answer = httpx.post(f"http://127.0.0.1:{server.port}/metrics", trust_env=False, timeout=60)
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
 
 
