@@ -383,9 +383,12 @@ CREATE TABLE client_state (
     cumulative bytea,
     -- The first minute of those up to covered_until that have the counts of the state.
     carried_from bigint,
+    -- A push without points that ends the client may come after the minutes with its counts.
     to_carry boolean NOT NULL GENERATED ALWAYS AS (
-        NOT terminated
-        AND coalesce(covered_until < (last_ns / 1000000 + 3 * push_interval_ms) / 60000, false)
+        coalesce(covered_until < CASE
+            WHEN terminated THEN minute
+            ELSE (last_ns / 1000000 + 3 * push_interval_ms) / 60000
+        END, false)
     ) STORED
 ) WITH (fillfactor = 60);
 ALTER SEQUENCE client_state_id OWNED BY client_state.client_key;

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import zip_longest
 
 from tests.unit.spark_streaming.contributions.support import (
     DISTRIBUTION,
@@ -22,13 +23,13 @@ _MS_NS = 1_000_000
 
 
 def totals(
-    entries: Sequence[Entry], rules: Mapping[int, int], closed: int
+    entries: Sequence[Entry], closed: int
 ) -> tuple[dict[tuple[int, int], float], dict[tuple[int, int, int], int]]:
     """Return sums by minute and series, and observations by minute, series and bucket.
 
     Args:
-        entries: Of all pushes, each with points, in any order.
-        rules: The rule of each series.
+        entries: Of all pushes, in any order. Those without points must have arrived in order, in
+            batches after the pushes before them, and in minutes that were not complete.
         closed: The last complete minute.
     """
     clients: dict[int, list[Entry]] = defaultdict(list)
@@ -37,15 +38,20 @@ def totals(
     sums: Counter[tuple[int, int]] = Counter()
     spread: Counter[tuple[int, int, int]] = Counter()
     for own in clients.values():
+        empty = [entry for entry in own if not entry.points]
+        own = [entry for entry in own if entry.points]
         minutes = sorted({entry.minute for entry in own})
-        for minute, following in zip(minutes, [*minutes[1:], None], strict=True):
+        for minute, following in zip_longest(minutes, minutes[1:]):
             there = [entry for entry in own if entry.minute == minute]
             newest = max(there, key=lambda entry: (entry.time_ns, entry.push))
-            until = _last_minute(newest, following, closed)
+            next_ns = min((entry.time_ns for entry in own if entry.minute == following), default=math.inf)
+            since = [newest, *(entry for entry in empty if newest.time_ns < entry.time_ns < next_ns)]
+            alive = max(since, key=lambda entry: entry.time_ns)
+            until = max(minute, _last_minute(alive, following, closed))
             for series, value in _counts(newest, own).items():
                 for counted in range(minute, until + 1):
                     sums[counted, series] += value  # type: ignore[assignment]
-            for series, rule in rules.items():
+            for series, rule in {(point.series, point.rule) for entry in there for point in entry.points}:
                 found = [[p.value for p in e.points if p.series == series] for e in there]
                 found = [values for values in found if values]
                 every = [value for values in found for value in values]
@@ -57,13 +63,15 @@ def totals(
     return {k: v for k, v in sums.items() if not math.isclose(v, 0, abs_tol=1e-9)}, dict(spread)
 
 
-def _last_minute(newest: Entry, following: int | None, closed: int) -> int:
-    """Return the last minute that has the counts of a minute's newest push."""
-    if newest.terminating:
-        return newest.minute
-    until = _silent_from(newest)
-    until = min(until, closed if following is None else following - 1, END - 1)
-    return max(until, newest.minute)
+def _last_minute(alive: Entry, following: int | None, closed: int) -> int:
+    """Return the last minute that has the counts of a push.
+
+    Args:
+        alive: The push, or the last one without points since.
+        following: The next minute with points.
+    """
+    until = alive.minute if alive.terminating else max(alive.minute, _silent_from(alive))
+    return min(until, closed if following is None else following - 1, END - 1)
 
 
 def _counts(newest: Entry, own: Sequence[Entry]) -> dict[int, float]:

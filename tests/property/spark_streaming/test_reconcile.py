@@ -89,7 +89,7 @@ def test_totals_follow_the_rules(
             closed = max(closed, random.randrange(20))
             store.maintenance(closed)
     store.maintenance(max(closed, 18))
-    sums, spread = totals([entry for push in pushes for entry in push], RULE_OF, max(closed, 18))
+    sums, spread = totals([entry for push in pushes for entry in push], max(closed, 18))
     assert store.total().keys() == sums.keys()
     for key, value in store.total().items():
         if RULE_OF[key[1]] == RATE:
