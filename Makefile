@@ -57,7 +57,7 @@ coverage: $(STAMP) ## Measure branch coverage of receiver, plugins and spark_str
 		$(BIN)/python -m coverage combine --quiet && $(BIN)/python -m coverage report && exit $$tests
 
 test-unit test-property test-integration test-conformance: test-%: setup
-	@$(if $(filter integration,$*),$(BIN)/python -m tests.testbed setup --parts prometheus,grafana-schema)
+	@$(if $(filter integration,$*),$(BIN)/python -m tests.testbed setup --parts prometheus,alertmanager,grafana-schema)
 	@$(PYTEST) tests/$*
 
 test-dashboards: setup ## Run every panel's query on 30 days of 10,000 generated clients: each within 200 ms, also while loads arrive (half an hour, 10 GB of disk)

@@ -104,6 +104,7 @@ _PARTS: Final = ("broker", "collector", "clients", "bridge")
 #: Parts that only tests marked ``full`` use.
 _FULL_PARTS: Final = (
     "prometheus",
+    "alertmanager",
     "victoria-metrics",
     "mimir",
     "helm",

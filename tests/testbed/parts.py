@@ -27,6 +27,7 @@ OLDER_KAFKA_VERSIONS = ("3.7.2", "3.9.2", "4.1.2", "4.3.1")
 COLLECTOR_VERSION = "0.155.0"
 FRANZ_VERSION = "1.22.2"
 PROMETHEUS_VERSION = "3.15.0"
+ALERTMANAGER_VERSION = "0.31.1"
 VICTORIA_METRICS_VERSION = "1.136.23"
 MIMIR_VERSION = "of 2026-04-23"
 GRAFANA_VERSION = "13.2.2"
@@ -168,6 +169,12 @@ PROMETHEUS = Part(
     sources=(HERE / "prometheus",),
     tools=(prerequisites.GO, prerequisites.SETPRIV),
 )
+ALERTMANAGER = Part(
+    name="alertmanager",
+    about=f"Alertmanager {ALERTMANAGER_VERSION} by Go",
+    sources=(HERE / "alertmanager",),
+    tools=(prerequisites.GO, prerequisites.SETPRIV),
+)
 VICTORIA_METRICS = Part(
     name="victoria-metrics",
     about=f"VictoriaMetrics {VICTORIA_METRICS_VERSION} by Go",
@@ -285,6 +292,7 @@ GROUPS: Mapping[str, tuple[Part, ...]] = {
     "collector": (COLLECTOR,),
     "clients": _CLIENTS,
     "prometheus": (PROMETHEUS,),
+    "alertmanager": (ALERTMANAGER,),
     "victoria-metrics": (VICTORIA_METRICS,),
     "mimir": (MIMIR,),
     "actionlint": (ACTIONLINT,),

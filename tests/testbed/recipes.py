@@ -69,6 +69,11 @@ def _build_prometheus(folder: Path) -> None:
     _build_with_go(HERE / "prometheus", folder / "prometheus", server, "-tags", "remove_all_sd")
 
 
+def _build_alertmanager(folder: Path) -> None:
+    server = "github.com/prometheus/alertmanager/cmd/alertmanager"
+    _build_with_go(HERE / "alertmanager", folder / "alertmanager", server)
+
+
 def _build_victoria_metrics(folder: Path) -> None:
     server = "github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics"
     _build_with_go(HERE / "victoriametrics", folder / "victoria-metrics", server)
@@ -185,6 +190,7 @@ _BUILD: Mapping[Part, Callable[[Path], None]] = {
     parts.COLLECTOR: _build_collector,
     parts.FRANZ_CLIENT: _build_franz_client,
     parts.PROMETHEUS: _build_prometheus,
+    parts.ALERTMANAGER: _build_alertmanager,
     parts.VICTORIA_METRICS: _build_victoria_metrics,
     parts.MIMIR: _build_mimir,
     parts.ACTIONLINT: _build_actionlint,

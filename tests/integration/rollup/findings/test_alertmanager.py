@@ -15,9 +15,12 @@ from spark_streaming.alertmanager import Alertmanager, AlertmanagerError
 from spark_streaming.postgres import FindingReader
 from spark_streaming.settings import AlertmanagerSettings
 from tests.integration.rollup.findings.fleet import SETTINGS, Fleet
+from tests.testbed.alertmanager import Alertmanager as RealAlertmanager
 from tests.testbed.ports import free_port
+from tests.testbed.process import wait_until
 from tests.unit.plugins.destinations import HttpDestination, Reply, http_destination
 
+WITHIN_S = 120
 TOKEN = "a-token-of-sixteen-letters"
 
 
@@ -80,6 +83,43 @@ def test_each_alertmanager_gets_the_open_findings_and_their_ends(throttled: Flee
         (ended,) = posted(first)[1][2]
         assert ended["labels"] == alert["labels"]
         assert datetime.fromisoformat(ended["endsAt"]) == now
+
+
+@pytest.mark.full
+def test_a_real_alertmanager_tells_a_webhook_of_a_finding_and_of_its_end(throttled: Fleet) -> None:
+    with (
+        web() as webhook,
+        RealAlertmanager(url(webhook)) as alertmanager,
+        sender(throttled, alertmanager.url, labels={"team": "kafka"}) as job,
+    ):
+        now = datetime.now(UTC)
+        assert job.send(now) == 1
+        wait_until(lambda: len(webhook.bodies) == 1, timeout_s=WITHIN_S, what="the webhook's request")
+        told = json.loads(webhook.bodies[0])
+        (alert,) = told["alerts"]
+        assert (told["status"], alert["status"]) == ("firing", "firing")
+        assert alert["labels"] == {
+            "alertname": "KafkaClientFinding",
+            "client_id": "pay-1",
+            "cluster_id": "c1",
+            "kind": "throttled",
+            "principal": "User:pay",
+            "severity": "warning",
+            "team": "kafka",
+        }
+        (sent,) = alertmanager.alerts()
+        assert sent["annotations"] == alert["annotations"]
+        assert "summary" in alert["annotations"]
+        # The same finding again is no new alert.
+        assert job.send(datetime.now(UTC)) == 1
+        assert len(alertmanager.alerts()) == 1
+        resolve(throttled, datetime.now(UTC))
+        assert job.send(datetime.now(UTC)) == 1
+        wait_until(lambda: len(webhook.bodies) == 2, timeout_s=WITHIN_S, what="the end of the alert")
+        told = json.loads(webhook.bodies[1])
+        assert told["status"] == "resolved"
+        assert [ended["labels"] for ended in told["alerts"]] == [alert["labels"]]
+        assert alertmanager.alerts() == []
 
 
 def test_the_least_severity_is_a_setting(throttled: Fleet) -> None:
