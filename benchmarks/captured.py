@@ -15,11 +15,13 @@ from receiver.telemetry.compression import CODECS
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.identity import ClientIdentity
+from receiver.telemetry.subscription import Subscription, SubscriptionSet
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.uuid import Uuid
 
+_EVERYTHING = Subscription(name="everything", metrics=("*",), interval_ms=60_000)
 CLUSTER = "kafka-telemetry-testQQ"
 _PAYLOADS = Path(__file__).parent.parent / "tests" / "data" / "payloads"
 
@@ -51,10 +53,13 @@ FRANZ_GO_PRODUCER = Captured(client="franz-go producer", file="franz-producer-ok
 def telemetry_core(
     settings: TelemetrySettings | None = None, *, hash_key: bytes | None = None
 ) -> ClientTelemetry:
-    """Return a telemetry core with default limits, whose random bytes are always the same."""
+    """Return a telemetry core with default limits, whose random bytes are always the same.
+
+    A subscription asks for all metrics, because others would be dropped.
+    """
     return ClientTelemetry(
         settings=settings or TelemetrySettings(),
-        subscriptions=CurrentSubscriptions(),
+        subscriptions=CurrentSubscriptions(SubscriptionSet((_EVERYTHING,))),
         limits=Limits(LimitsSettings()),
         random_bytes=lambda count: bytes(range(count)),
         hash_key=hash_key,

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.rollup_live import Committed, Due, _since, vacuum_seconds, waits
+from benchmarks.rollup_spool import Fleet
 
 
 def due(at_s: float, pushes: int) -> Due:
@@ -54,3 +55,10 @@ def test_vacuum_of_the_packed_hour_belongs_to_packing() -> None:
         )
     )
     assert round(vacuum_seconds(log, datetime(2026, 11, 24, 9, tzinfo=UTC)), 6) == 0.83
+
+
+def test_each_client_of_the_fleet_pushes_points(tmp_path: Path) -> None:
+    """A core that asks for nothing would drop them."""
+    fleet = Fleet(instances=20, client_ids=20)
+    file = fleet.write_file(tmp_path, pushes=20, begin_ns=1_700_000_000_000_000_000)
+    assert (file.pushes, file.points > 20 * 10) == (20, True)
