@@ -66,6 +66,10 @@ _LIFETIME_INTERVALS = 3
 #: connections.
 MAX_PER_CONNECTION: Final = 64
 
+#: The minutes for which an instance remembers whether it has pushed.
+PUSH_MINUTES: Final = 60
+_ALL_MINUTES: Final = (1 << PUSH_MINUTES) - 1
+
 # Times are floats: an interval may end this much early.
 _TOLERANCE_S = 1e-6
 _NEVER = float("-inf")
@@ -156,6 +160,7 @@ class ClientInstance:
     block: str = ""  # the address block that it counts for in ClientInstances
     _counted_at: float = _NEVER
     _push_counted_at: float = _NEVER
+    _push_minutes: int = 0  # as pushed_minutes, at the time of its last accepted push
     _first_push_due: bool = False
     _labels: Labels | None = None
     _label_bytes: bytes = b""
@@ -253,7 +258,18 @@ class ClientInstance:
         self.last_error = ErrorCode.NONE
         self.terminating = terminating
         self.pushes_accepted += 1
+        self._push_minutes = self.pushed_minutes(now) | 1
         self.last_push_at = now
+
+    def pushed_minutes(self, now: float) -> int:
+        """Return a bit for each of the last 60 minutes with an accepted push.
+
+        The lowest bit is the current minute of the clock.
+        """
+        if self.last_push_at is None:
+            return 0
+        passed = int(now // 60) - int(self.last_push_at // 60)
+        return (self._push_minutes << min(passed, PUSH_MINUTES)) & _ALL_MINUTES
 
     def read_resource(self, resource: bytes) -> None:
         """Read what an accepted push's Resource reveals, unless the last one did."""

@@ -96,6 +96,9 @@ const scenarios = {
     // One of the first clients has an id of 32,000 bytes.
     assert(bytes <= 100_000 + 32_000, `${bytes} bytes until the first rows`);
     await page.waitForFunction(() => document.querySelector('.sum').textContent === '5,000 known');
+    // One of four has never pushed, the others once.
+    await page.getByRole('img', { name: 'pushes in 0 of the last 60 minutes' }).first().waitFor();
+    await page.getByRole('img', { name: 'pushes in 1 of the last 60 minutes' }).first().waitFor();
     const frames = await page.evaluate(async () => {
       const table = document.querySelector('.table');
       const start = performance.now();

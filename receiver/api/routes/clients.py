@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from operator import attrgetter
+from functools import partial, reduce
+from operator import attrgetter, or_
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Path, Query, Response
@@ -28,7 +28,7 @@ from receiver.settings.cluster import AnswerScope
 from receiver.telemetry.client_state import ClientState, state_of
 from receiver.telemetry.control.offenders import Demand
 from receiver.telemetry.identity import Via
-from receiver.telemetry.instance import ClientInstance
+from receiver.telemetry.instance import PUSH_MINUTES, ClientInstance
 from receiver.telemetry.subscription_checks import ALL_METRICS, Temporality
 from receiver.wire.error_codes import error_name
 from receiver.wire.uuid import Uuid, uuid_from_text
@@ -109,6 +109,11 @@ class ClientView(ConnectionFields):
         description="Why it is asked for less than its subscriptions want; null: it is not."
     )
     pushes: int = Field(description="Accepted pushes.")
+    pushed_minutes: str = Field(
+        description="A bit for each of the last 60 minutes, the oldest first, as 15 hexadecimal digits: "
+        "whether a push was accepted.",
+        json_schema_extra={"pattern": "^[0-9a-f]{15}$"},
+    )
     last_request_age_s: float = Field(description="Seconds since its latest telemetry request.")
     last_push_age_s: float | None = Field(
         description="Seconds since its latest accepted push; null before the first."
@@ -138,9 +143,16 @@ def _combined(views: Sequence[Item]) -> Item:
     return {
         **views[0],
         "pushes": sum(int(view["pushes"]) for view in views),
+        "pushed_minutes": _hexadecimal(
+            reduce(or_, (int(view.get("pushed_minutes") or "0", 16) for view in views))
+        ),
         "last_push_age_s": min(pushed, default=None),
         "connections": connections,
     }
+
+
+def _hexadecimal(minutes: int) -> str:
+    return f"{minutes:0{PUSH_MINUTES // 4}x}"
 
 
 def _position(client: Item) -> Uuid:
@@ -308,6 +320,7 @@ def _document(client: ClientInstance, dependencies: ApiDependencies, now: float)
         "state": state_of(client, now),
         "quirks": client.treatment.reasons,
         "pushes": client.pushes_accepted,
+        "pushed_minutes": _hexadecimal(client.pushed_minutes(now)),
         "last_request_age_s": round(now - client.last_request_at, 3),
         "last_push_age_s": None if client.last_push_at is None else round(now - client.last_push_at, 3),
         "terminating": client.terminating,

@@ -13,6 +13,7 @@ from receiver.api import Cluster
 from receiver.cluster.members import ClusterError, Members
 from receiver.settings.cluster import ClusterSettings
 from receiver.settings.rest import RestSettings
+from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.uuid import uuid_to_text
 from tests.testbed.certificates import CertificateAuthority
 from tests.testbed.ports import free_port, listening_on
@@ -220,6 +221,9 @@ def test_a_client_of_several_receivers_is_one(apis: list[Api]) -> None:
     text = uuid_to_text(instance_id(5))
     for number, api in enumerate(apis[:2]):
         ask(api.telemetry, 5, api.clock.now, source_address=f"10.0.0.{number}")
+        push = PushTelemetryRequest(client_instance_id=instance_id(5))
+        identity = connection(5, source_address=f"10.0.0.{number}")
+        api.telemetry.accept(identity, push, now=api.clock.now, received_at_ns=1)
     ask(apis[0].telemetry, 6, apis[0].clock.now)
     # The first receiver has not heard of the client since; it went on at the second.
     apis[0].clock.now += 500
@@ -230,6 +234,7 @@ def test_a_client_of_several_receivers_is_one(apis: list[Api]) -> None:
             assert [item["client_instance_id"] for item in items] == [text, uuid_to_text(instance_id(6))]
             for shown in (items[0], (await client.get(f"/v1/clients/{text}?scope=cluster")).json()):
                 assert (shown["receiver"], shown["state"]) == ("receiver-2", "unsubscribed")
+                assert (shown["pushes"], shown["pushed_minutes"]) == (2, "000000000000201")
                 assert [
                     (seen["receiver"], seen["source_address"], seen["state"]) for seen in shown["connections"]
                 ] == [("receiver-2", "10.0.0.1", "unsubscribed"), ("receiver-1", "10.0.0.0", "silent")]

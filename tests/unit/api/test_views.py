@@ -52,6 +52,7 @@ def test_a_client(api: Api) -> None:
             "plugin_behind": None,
             "reduced": None,
             "pushes": 0,
+            "pushed_minutes": "000000000000000",
             "last_request_age_s": 0.0,
             "last_push_age_s": None,
             "last_error": "NONE",
@@ -70,6 +71,7 @@ def test_a_client(api: Api) -> None:
             "source_port": 40_006,
             "state": "terminated",
             "pushes": 1,
+            "pushed_minutes": "000000000000001",
             "last_request_age_s": 1.5,
             "last_push_age_s": 1.5,
             "terminating": True,
@@ -114,6 +116,7 @@ def test_what_a_bridge_cannot_see_is_not_shown(api: Api) -> None:
             "source_port": None,
             "push_interval_ms": 7_000,
             "pushes": 1,
+            "pushed_minutes": "000000000000001",
             "last_push_age_s": 0.0,
             **dict.fromkeys(
                 ("subscription_id", "requested_metrics", "temporality", "subscriptions", "last_error")

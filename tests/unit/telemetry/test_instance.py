@@ -460,3 +460,18 @@ def test_each_forgotten_instance_is_reported_once() -> None:
     assert instances.forget_expired(5000, 10) == 1
     assert forgotten[-1] == uuid(3)
     assert len(forgotten) == 5
+
+
+def test_each_of_the_last_60_minutes_with_an_accepted_push_has_a_bit() -> None:
+    instance = new()
+    assert instance.pushed_minutes(30) == 0
+    for now in (30, 50, 61, 200):
+        assert push(instance, now) is NONE
+    assert push(instance, 210 - 1) is THROTTLED
+    assert instance.pushed_minutes(239) == 0b1101
+    assert instance.pushed_minutes(240) == 0b11010
+    assert instance.pushed_minutes(60 * 60 - 1) == 0b1101 << 56
+    assert instance.pushed_minutes(60 * 60) == 0b101 << 57
+    assert instance.pushed_minutes(1e12) == 0
+    assert push(instance, 1e12) is NONE
+    assert instance.pushed_minutes(1e12) == 1

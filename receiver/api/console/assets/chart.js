@@ -24,6 +24,15 @@ export function Sparkline({ course }) {
     <polyline points=${points.join(' ')} /></svg>`;
 }
 
+/** The last minutes as marks: those with a push. @param {{minutes: string}} props 15 hexadecimal digits, the oldest first. */
+export function Minutes({ minutes }) {
+  const bits = [...minutes].map((digit) => parseInt(digit, 16).toString(2).padStart(4, '0')).join('');
+  const marks = [...bits].flatMap((bit, minute) => (bit === '1' ? [`M${minute}.5 1V11`] : []));
+  return html`<svg class="minutes" viewBox=${`0 0 ${bits.length} 12`} preserveAspectRatio="none" role="img"
+    aria-label=${`pushes in ${marks.length} of the last ${bits.length} minutes`}><path class="base" d=${`M0 11.5H${bits.length}`} />
+    <path d=${marks.join('')} /></svg>`;
+}
+
 /** @param {{course: Course, label: string, unit: string}} props */
 export function Chart({ course, label, unit }) {
   const frame = useRef(/** @type {HTMLDivElement | null} */ (null));

@@ -1,6 +1,7 @@
 // The clients: search, filters as in REST, groups.
 import { useEffect, useMemo } from 'preact/hooks';
 import { session } from './api.js';
+import { Minutes } from './chart.js';
 import { html } from './dom.js';
 import { FILTERS, clients, complete, failure, members, watchClients } from './fleet.js';
 import { href, replaceQuery, route } from './router.js';
@@ -42,6 +43,7 @@ const COLUMNS = [
   { key: 'address', title: 'Address', by: (client) => client.source_address, show: (client) => html`<${Text} text=${client.source_address} />`, minor: true },
   { key: 'group_id', title: 'Group', by: (client) => client.group_id, show: (client) => html`<${Text} text=${client.group_id} />`, minor: true },
   { key: 'interval', title: 'Every', by: (client) => client.push_interval_ms, show: (client) => span(client.push_interval_ms && client.push_interval_ms / 1000), number: true, minor: true, width: '4.5rem' },
+  { key: 'minutes', title: 'Last hour', show: (client) => html`<${Minutes} minutes=${client.pushed_minutes} />`, width: '8rem', minor: true },
   { key: 'pushes', title: 'Pushes', by: (client) => client.pushes, show: (client) => count(client.pushes), number: true, width: '5rem', minor: true },
   { key: 'last_push', title: 'Last push', by: (client) => client.last_push_age_s, show: (client) => ago(client.last_push_age_s), number: true, width: '7rem' },
 ];

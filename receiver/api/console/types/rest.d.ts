@@ -118,6 +118,7 @@ export interface ClientView {
   plugin_behind: string | null;
   reduced: ReducedView | null;
   pushes: number;
+  pushed_minutes: string;
   last_request_age_s: number;
   last_push_age_s: number | null;
   last_error: string | null;
