@@ -20,6 +20,7 @@ from receiver.api.routes import (
     events,
     explain,
     health,
+    links,
     listeners,
     owners,
     plugins,
@@ -53,6 +54,7 @@ _PARTS: Final = (
     usage,
     upgrade_check,
     owners,
+    links,
     listeners,
     plugins,
     events,
@@ -74,6 +76,7 @@ def create_api(dependencies: ApiDependencies, settings: RestSettings) -> FastAPI
         redirect_slashes=False,
     )
     app.state.dependencies = dependencies
+    app.state.settings = settings
     routers = [part.router for part in _PARTS]
     if settings.console:
         routers.append(console.router)

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from receiver.settings.base import KeyMistakeError, Settings
 from receiver.settings.hostport import HostPort
+from receiver.settings.links import LinkSettings
 from receiver.settings.listeners import ServerTlsSettings
 from spark_streaming.plain_yaml import Loc, key_text
 
@@ -88,6 +89,8 @@ class RestSettings(Settings):
     console: bool = True
     """Whether `/` serves the console, a page for operators. Its files need no authentication; what
     it shows does."""
+    links: tuple[LinkSettings, ...] = Field(default=(), max_length=10)
+    """Links on a client's page of the console, for example to Grafana, its logs and its traces."""
 
     @property
     def authenticates(self) -> bool:
@@ -112,6 +115,9 @@ class RestSettings(Settings):
                 "client_auth: required}",
                 "clients",
             )
+        links = _Distinct()
+        for index, link in enumerate(self.links):
+            links.add(link.name, "one of them would hide the other", "links", index, "name")
         names, digests, subjects = _Distinct(), _Distinct(), _Distinct()
         for index, token in enumerate(self.tokens):
             names.add(token.name, "the audit log needs distinct names", "tokens", index, "name")

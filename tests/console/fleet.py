@@ -30,6 +30,11 @@ HOSTILE: Final = (
     "x" * 32_000,
     "",
 )
+#: The second one needs a value that the clients lack.
+LINKS: Final = (
+    {"name": "Grafana", "url": "https://grafana.example/d/client?var-client={client_id}&p={principal}"},
+    {"name": "Traces", "url": "https://traces.example/{transactional_id}"},
+)
 #: The number of the client that is throttled.
 THROTTLED: Final = 13
 
@@ -50,7 +55,8 @@ def _metrics(*, throttled_ms: float) -> bytes:
 
 def fleet(folder: Path, clients: int, *, guarded: bool = False) -> Api:
     """Return an API with so many clients; the first have hostile ids, and three of four push."""
-    settings = token_settings() if guarded else RestSettings.model_validate({"bind": "127.0.0.1:0"})
+    facts = {"bind": "127.0.0.1:0", "links": LINKS}
+    settings = token_settings(links=LINKS) if guarded else RestSettings.model_validate(facts)
     api = Api(SqliteSubscriptionStore(folder / "subscriptions.db"), clock=time.monotonic, settings=settings)  # type: ignore[arg-type]  # it only reads it
     if clients:
         for name, pattern in (("producers", "orders-.*"), ("nobody", "nobody-.*")):

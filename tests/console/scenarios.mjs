@@ -137,6 +137,10 @@ const scenarios = {
       await page.locator(`${ROW} td:first-child a`).nth(index).click();
       await page.waitForSelector('.facts');
       await check(page, `hostile client ${index}`);
+      const links = await page.$$eval('.links a', (found) => found.map((link) => link.href));
+      // A URL of 32,000 characters is no link, and an empty client id has none.
+      assert.equal(links.length, index < 3 ? 1 : 0);
+      for (const link of links) assert.match(link, /^https:\/\/grafana\.example\/d\/client\?var-client=[\w%.'()*-]+&p=User%3Ateam-\d$/);
     }
     assert.equal(await page.locator('main script, main img').count(), 0);
     assert.doesNotMatch(await page.title(), /^owned$/);
@@ -213,6 +217,9 @@ const scenarios = {
     await notice.getByRole('link', { name: 'orders-13' }).click();
     await page.waitForSelector('.chart canvas');
     await page.locator('.values td', { hasText: '250 ms' }).waitFor();
+    assert.deepEqual(await page.$$eval('.links a', (links) => links.map((link) => [link.textContent, link.href])), [
+      ['Grafana ↗', 'https://grafana.example/d/client?var-client=orders-13&p=User%3Ateam-6'],
+    ]);
     await check(page, 'culprit');
     const charts = await page.locator('.chart').count();
     await page.getByLabel('Search metrics').fill('record.send');

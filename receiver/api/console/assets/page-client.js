@@ -1,6 +1,7 @@
 // One client: who it is, what it is asked for and why, and when it pushes next.
 import { pages, read } from './api.js';
 import { html } from './dom.js';
+import { Links } from './links.js';
 import { softwareOf } from './page-clients.js';
 import { useResource } from './resource.js';
 import { href, route, scope } from './router.js';
@@ -24,7 +25,7 @@ export function ClientPage() {
     <${Title} text=${name}>${data && html`<${State} state=${data.client.state} />`}<//>
     <${Failure} error=${error} shown=${data !== undefined} />
     <${Members} members=${data?.client.members ?? []} />
-    ${data && html`<${Problems} client=${data.client} /><${Signs} id=${id} />
+    ${data && html`<${Links} client=${data.client} /><${Problems} client=${data.client} /><${Signs} id=${id} />
       <div class="columns">
         <${Identity} client=${data.client} />
         <${Next} client=${data.client} explanation=${data.explanation} />
