@@ -167,6 +167,9 @@ def _files(settings: ReceiverSettings) -> Iterator[SettingsError]:
     if settings.cluster is not None:
         named += _paths(settings.cluster.token, ("cluster", "token"))
         named += _paths(settings.cluster.tls, ("cluster", "tls"))
+    if settings.rollup is not None:
+        named += _paths(settings.rollup.token, ("rollup", "token"))
+        named += _paths(settings.rollup.tls, ("rollup", "tls"))
     for index, token in enumerate(settings.rest.tokens):
         named += _paths(token, ("rest", "tokens", index))
     if settings.subscriptions.kafka is not None:

@@ -19,6 +19,7 @@ from receiver.api.events import EventLog
 from receiver.api.sessions import Sessions
 from receiver.brokers.listener_state import ListenerState
 from receiver.clock import wall_time
+from receiver.cluster.rollup import Rollup
 from receiver.host.delivery.statistics import PluginStatistics
 from receiver.metrics import ProcessNumbers
 from receiver.store.subscriptions import Subscriptions
@@ -74,6 +75,8 @@ class ApiDependencies:
     events: EventLog
     #: This receiver among those of its cluster.
     cluster: Cluster
+    #: The roll-up; None: the configuration names none.
+    rollup: Rollup | None = None
     #: The sessions of browsers.
     sessions: Sessions = field(default_factory=lambda: Sessions(time.monotonic))
     #: Nanoseconds since the epoch.

@@ -32,7 +32,9 @@ from receiver.brokers.hidden_telemetry import hidden_telemetry_warnings
 from receiver.brokers.listener_state import ListenerState
 from receiver.brokers.scattered import scattered_subscriptions
 from receiver.clock import SystemClock
-from receiver.cluster.members import ClusterError, Members, new_receiver_id
+from receiver.cluster.members import Members, new_receiver_id
+from receiver.cluster.rest_client import RestFilesError
+from receiver.cluster.rollup import Rollup
 from receiver.core.bridge_pushes import BridgePushes
 from receiver.core.changes import Change, Changes
 from receiver.core.config_calls import ConfigCalls
@@ -135,7 +137,7 @@ def run(
             core = _Core(channel, setup, plugins, usage_file)
             workers.on_failure(loop, core.worker_failed)
             await core.start()
-        except (StoreError, ServerError, BridgeListenerError, ClusterError, UsageError) as error:
+        except (StoreError, ServerError, BridgeListenerError, RestFilesError, UsageError) as error:
             channel.send("failed", problem=str(error), status=1)
             return 1
         except (SettingsError, InvalidValueError) as error:
@@ -240,7 +242,8 @@ class _Core:
         self._bridge = self._bridge_listener(settings, setup.bridge)
         self._receiver_id = new_receiver_id()
         self._members = self._open_members(settings)
-        self._rest = self._rest_server(settings, setup.rest, self._members)
+        self._rollup = _open_rollup(settings)
+        self._rest = self._rest_server(settings, setup.rest, self._members, self._rollup)
         self._metrics.observe(self._sources())
         self._metrics.registry.register(PluginMetrics(self._host.statistics))
         self._metrics.registry.register(self._traffic.metrics)
@@ -382,18 +385,19 @@ class _Core:
 
     def _change_of_rest(self, settings: ReceiverSettings, listening: socket.socket) -> Change:
         # Token files may have changed though their paths did not, so it is always built anew.
-        replaced, before = self._rest, self._members
-        members = self._open_members(settings)
-        fresh = self._rest_server(settings, listening, members)
+        replaced, before = self._rest, (self._members, self._rollup)
+        members, rollup = self._open_members(settings), _open_rollup(settings)
+        fresh = self._rest_server(settings, listening, members, rollup)
 
         def commit() -> None:
-            self._rest, self._members = fresh, members
+            self._rest, self._members, self._rollup = fresh, members, rollup
             fresh.start(replaced)
 
         async def finish() -> None:
             await replaced.stop()
-            if before is not None:
-                await before.close()
+            for asked in before:
+                if asked is not None:
+                    await asked.close()
 
         return Change(commit=commit, finish=finish, discard=fresh.close)
 
@@ -509,8 +513,9 @@ class _Core:
         if self._bridge is not None:  # after the last push is stored, and acknowledged
             await self._bridge.stop()
         await self._rest.stop()
-        if self._members is not None:
-            await self._members.close()
+        for asked in (self._members, self._rollup):
+            if asked is not None:
+                await asked.close()
         await self._traffic.close()
         if self._owners is not None:
             await asyncio.to_thread(self._owners.close)
@@ -570,7 +575,11 @@ class _Core:
         )
 
     def _rest_server(
-        self, settings: ReceiverSettings, listening: socket.socket, members: Members | None
+        self,
+        settings: ReceiverSettings,
+        listening: socket.socket,
+        members: Members | None,
+        rollup: Rollup | None,
     ) -> RestServer:
         dependencies = ApiDependencies(
             version=version("kafka-client-telemetry"),
@@ -597,6 +606,7 @@ class _Core:
             events=self._events,
             sessions=self._sessions,
             cluster=Cluster(receiver_id=self._receiver_id, members=members),
+            rollup=rollup,
             wall_ns=self._clock.wall_ns,
         )
         return RestServer(create_api(dependencies, settings.rest), settings.rest, listening)
@@ -763,6 +773,10 @@ def _content(store: SubscriptionStore) -> tuple[Subscription, ...]:
 
 def _nothing() -> None:
     return
+
+
+def _open_rollup(settings: ReceiverSettings) -> Rollup | None:
+    return None if settings.rollup is None else Rollup(settings.rollup)
 
 
 def _max_connections(settings: ReceiverSettings) -> dict[str, int]:

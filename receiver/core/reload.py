@@ -9,7 +9,7 @@ import structlog
 
 from receiver.api import ServerError
 from receiver.bridge.listener import BridgeListenerError
-from receiver.cluster.members import ClusterError
+from receiver.cluster.rest_client import RestFilesError
 from receiver.core.changes import Changes
 from receiver.settings.errors import SettingsError
 from receiver.store.store import StoreError
@@ -24,7 +24,7 @@ _REFUSALS: Final = (
     StoreError,
     ServerError,
     BridgeListenerError,
-    ClusterError,
+    RestFilesError,
 )
 
 _log = structlog.get_logger("receiver.core")

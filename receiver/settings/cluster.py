@@ -5,14 +5,13 @@ from __future__ import annotations
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
-from urllib.parse import urlsplit
 
 from pydantic import Field, WithJsonSchema, field_validator
 
-from receiver.hosts import parse_host
 from receiver.settings.base import KeyMistakeError, Settings
 from receiver.settings.hostport import HostPort
 from receiver.settings.listeners import UpstreamTlsSettings
+from receiver.settings.rest_url import REST_URL_SCHEMA, checked_rest_url
 
 #: Most members, because a request asks all of them at once.
 MAX_MEMBERS: Final = 64
@@ -30,29 +29,6 @@ class AnswerScope(StrEnum):
     CLUSTER = "cluster"
 
 
-def _checked_url(text: Any) -> str:
-    if not isinstance(text, str):
-        raise ValueError(_EXPECTED)
-    try:
-        parts = urlsplit(text)
-    except ValueError:
-        raise ValueError(_EXPECTED) from None
-    if parts.scheme not in ("http", "https") or parts.path not in ("", "/") or parts.query or parts.fragment:
-        raise ValueError(_EXPECTED)
-    if parts.username is not None or parts.password is not None:
-        # Named as a key, because an error shows the values of keys that there are.
-        raise KeyMistakeError(f"a URL must not hold a password: set cluster.token; {_EXPECTED}", "password")
-    try:
-        host, _ = parts.hostname or "", parts.port  # a wrong port raises
-    except ValueError:
-        raise ValueError(f"the port must be a number up to 65535; {_EXPECTED}") from None
-    try:
-        parse_host(f"[{host}]" if ":" in host else host)
-    except ValueError as error:
-        raise ValueError(f"{error}; {_EXPECTED}") from None
-    return f"{parts.scheme}://{parts.netloc}"
-
-
 def _checked_dns(text: str) -> str:
     scheme, mark, address = text.partition("://")
     if scheme != DNS_SCHEME or not mark:
@@ -67,7 +43,7 @@ def _checked_dns(text: str) -> str:
 
 
 # The forms are for the JSON schema only; the validator checks them.
-_Url = Annotated[str, WithJsonSchema({"type": "string", "pattern": "^https?://[^/?#@]+/?$"})]
+_Url = Annotated[str, WithJsonSchema(REST_URL_SCHEMA)]
 _Dns = Annotated[str, WithJsonSchema({"type": "string", "pattern": "^dns://.+:[0-9]{1,5}$"})]
 
 
@@ -124,7 +100,7 @@ class ClusterSettings(Settings):
         urls: list[str] = []
         for index, member in enumerate(members):
             try:
-                url = _checked_url(member)
+                url = checked_rest_url(member, _EXPECTED, "cluster.token")
             except ValueError as error:
                 below = error.loc if isinstance(error, KeyMistakeError) else ()
                 raise KeyMistakeError(str(error), index, *below) from None

@@ -27,6 +27,7 @@ from receiver.settings.metric_processing import (
 )
 from receiver.settings.owners import OwnersSettings
 from receiver.settings.rest import RestSettings
+from receiver.settings.rollup import RollupSettings
 from receiver.settings.subscriptions import SubscriptionStoreSettings
 from receiver.settings.usage import UsageSettings
 
@@ -177,6 +178,8 @@ class ReceiverSettings(Settings):
     cluster: ClusterSettings | None = None
     """The other receivers of the Kafka cluster, so that each of them can answer for all
     (`scope=cluster`); none by default."""
+    rollup: RollupSettings | None = None
+    """The roll-up, so that the console shows its findings; none by default."""
     owners: OwnersSettings | None = None
     """The teams that clients belong to; none by default."""
     telemetry: TelemetrySettings = TelemetrySettings()

@@ -16,6 +16,7 @@ from fastapi import FastAPI
 
 from receiver.api import ApiDependencies, Cluster, EventLog, RestServer, create_api
 from receiver.brokers.listener_state import ListenerState
+from receiver.cluster.rollup import Rollup
 from receiver.host.delivery.statistics import PluginStatistics
 from receiver.metrics import ProcessNumbers, ReceiverMetrics
 from receiver.settings.limits import LimitsSettings, PrincipalLimitsSettings
@@ -179,6 +180,7 @@ class Api:
     settings: RestSettings = field(default_factory=RestSettings)
     refused: list[str] = field(default_factory=list)
     cluster: Cluster = field(default_factory=lambda: Cluster(receiver_id="receiver-1"))
+    rollup: Rollup | None = None
     store_name: str = "sqlite"
     scattered: str | None = None
     _events: EventLog | None = None
@@ -261,6 +263,7 @@ class Api:
                 scattered=lambda: self.scattered,
                 events=self.events(),
                 cluster=self.cluster,
+                rollup=self.rollup,
                 wall_ns=lambda: self.wall_ns,
             ),
             self.settings,

@@ -10,7 +10,8 @@ import httpx
 import pytest
 
 from receiver.api import Cluster
-from receiver.cluster.members import ClusterError, Members
+from receiver.cluster.members import Members
+from receiver.cluster.rest_client import RestFilesError
 from receiver.settings.cluster import ClusterSettings
 from receiver.settings.rest import RestSettings
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
@@ -319,9 +320,9 @@ def test_members_by_name_are_those_at_its_addresses(apis: list[Api]) -> None:
 def test_a_file_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
     token = tmp_path / "token"
     settings = ClusterSettings.model_validate({"members": ["http://127.0.0.1:1"], "token": {"file": token}})
-    with pytest.raises(ClusterError, match=r"cluster\.token\.file: .*: No such file"):
+    with pytest.raises(RestFilesError, match=r"cluster\.token\.file: .*: No such file"):
         Members(settings, "receiver-1")
     token.write_text("two words")
-    with pytest.raises(ClusterError, match="expected one token") as caught:
+    with pytest.raises(RestFilesError, match="expected one token") as caught:
         Members(settings, "receiver-1")
     assert "two words" not in str(caught.value)

@@ -166,6 +166,7 @@ def test_the_openapi_document_lists_every_endpoint_and_its_problem_documents(api
             "/v1/usage",
             "/v1/owners",
             "/v1/upgrade-check",
+            "/v1/findings",
             "/v1/links",
             "/v1/listeners",
             "/v1/plugins",

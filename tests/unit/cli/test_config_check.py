@@ -113,6 +113,7 @@ listeners:
     tls: {{cert_file: {tmp_path}/server.crt, key_file: {tmp_path}/server.key}}
 subscriptions: {{path: {tmp_path}/absent/subscriptions.db}}
 broker: {{login: {{username: sidecar, password: {{file: {tmp_path}/password}}}}}}
+rollup: {{url: "https://k:1", token: {{file: {tmp_path}/rollup}}}}
 """
     status, lines = check(run, tmp_path, text)
     assert status == 2
@@ -121,6 +122,7 @@ broker: {{login: {{username: sidecar, password: {{file: {tmp_path}/password}}}}}
         f'receiver.yaml:6:{35 + len(str(tmp_path))}: listeners[0].tls.key_file: "{tmp_path}/server.key": '
         "there is no such file",
         f'receiver.yaml:8:48: broker.login.password.file: "{tmp_path}/password": there is no such file',
+        f'receiver.yaml:9:38: rollup.token.file: "{tmp_path}/rollup": there is no such file',
         f'receiver.yaml:7:17: subscriptions.path: "{tmp_path}/absent/subscriptions.db": there is no folder '
         f"{tmp_path}/absent: create it",
     ]

@@ -1,6 +1,7 @@
 // One client: who it is, what it is asked for and why, and when it pushes next.
 import { pages, read } from './api.js';
 import { html } from './dom.js';
+import { Findings } from './findings.js';
 import { Links } from './links.js';
 import { softwareOf } from './page-clients.js';
 import { useResource } from './resource.js';
@@ -26,6 +27,7 @@ export function ClientPage() {
     <${Failure} error=${error} shown=${data !== undefined} />
     <${Members} members=${data?.client.members ?? []} />
     ${data && html`<${Links} client=${data.client} /><${Problems} client=${data.client} /><${Signs} id=${id} />
+      <${Findings} client=${data.client} />
       <div class="columns">
         <${Identity} client=${data.client} />
         <${Next} client=${data.client} explanation=${data.explanation} />

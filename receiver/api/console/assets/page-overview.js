@@ -2,6 +2,7 @@
 import { useRef } from 'preact/hooks';
 import { read } from './api.js';
 import { html } from './dom.js';
+import { Findings } from './findings.js';
 import { useResource } from './resource.js';
 import { href } from './router.js';
 import { SignList } from './signs.js';
@@ -27,7 +28,7 @@ export function OverviewPage() {
     <${Title} text="Overview">${data && html`<span class="sum">version <${Text} text=${data.version} /></span>`}<//>
     <${Failure} error=${error} shown=${data !== undefined} />
     ${data && html`<${Problems} status=${data} /><${Figures} status=${data} rate=${rate} />
-      <${SignList} />
+      <${SignList} /><${Findings} />
       <div class="columns"><${Destinations} status=${data} /><${Machine} status=${data} /></div>`}
   `;
 }

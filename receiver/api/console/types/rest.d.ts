@@ -1,5 +1,14 @@
 // Made from the OpenAPI document by `make docs`.
 
+export interface AdviceView {
+  rule: string;
+  now: string;
+  change: Record<string, string>;
+  why: string;
+  source: string;
+  cannot_see: string;
+}
+
 export type AnswerScope = "receiver" | "cluster";
 
 export interface BreakView {
@@ -254,6 +263,33 @@ export interface FieldError {
   detail: string;
 }
 
+export interface FindingView {
+  kind: string;
+  severity: string;
+  client_id?: string | null;
+  client_instance_id?: string | null;
+  client_software_name?: string | null;
+  client_software_version?: string | null;
+  principal?: string | null;
+  group_id?: string | null;
+  began_at: string;
+  held_at?: string | null;
+  ended_at?: string | null;
+  resolved_at?: string | null;
+  summary: string;
+  client_ids: NamesView;
+  principals: NamesView;
+  owners: NamesView;
+  advice: (AdviceView)[];
+}
+
+export interface FindingsView {
+  items: (FindingView)[];
+  total: number;
+  configured: boolean;
+  problem: string | null;
+}
+
 export interface GroupView {
   bytes_in: number | null;
   bytes_out: number | null;
@@ -289,6 +325,15 @@ export interface LastMinute {
   requests: number;
 }
 
+export interface LinkView {
+  name: string;
+  url: string;
+}
+
+export interface LinksView {
+  items: (LinkView)[];
+}
+
 export interface ListenerView {
   name: string;
   bind: string;
@@ -322,6 +367,11 @@ export interface MetricView {
   description: string | null;
   delta: boolean;
   points: (PointView)[];
+}
+
+export interface NamesView {
+  count: number;
+  first: (string)[];
 }
 
 export interface NodeView {

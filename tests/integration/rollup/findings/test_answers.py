@@ -14,6 +14,9 @@ import pytest
 import structlog
 from typer.testing import CliRunner
 
+from receiver.cluster.rollup import Rollup
+from receiver.settings.rollup import RollupSettings
+from receiver.store.sqlite import SqliteSubscriptionStore
 from spark_streaming.cli import app
 from spark_streaming.findings.answers import FindingFilter
 from spark_streaming.findings.settings import KINDS
@@ -21,6 +24,7 @@ from spark_streaming.metrics import FindingsUnavailableError, MetricsServer, Rol
 from spark_streaming.postgres import FindingReader
 from tests.integration.rollup.findings.fleet import NOW, Fleet, minutes
 from tests.integration.rollup.findings.test_alerts import everything_wrong
+from tests.unit.api.conftest import Api
 
 TOKEN = "a-token-of-sixteen-letters"
 
@@ -134,6 +138,28 @@ def test_each_kind_has_advice_from_its_evidence(fleet: Fleet) -> None:
     for changes in found.values():
         assert changes
         assert not re.search(r"[{}]|None", " ".join(change["now"] for change in changes))
+
+
+def test_the_receiver_shows_findings_of_each_kind(fleet: Fleet, tmp_path: Path) -> None:
+    everything_wrong(fleet)
+    fleet.look()
+    api = Api(SqliteSubscriptionStore(tmp_path / "subscriptions.db"))
+    with (
+        closing(api.store),
+        closing(FindingReader(fleet.url)) as reader,
+        MetricsServer("127.0.0.1", 0, RollupMetrics()) as server,
+    ):
+        server.findings = reader.read
+        api.rollup = Rollup(RollupSettings(url=f"http://127.0.0.1:{server.port}", timeout_ms=20_000))
+
+        async def scenario(rest: httpx.AsyncClient) -> None:
+            shown = (await rest.get("/v1/findings")).json()
+            assert (shown["configured"], shown["problem"]) == (True, None)
+            assert {finding["kind"] for finding in shown["items"]} == set(KINDS)
+            assert shown["total"] == len(shown["items"])
+            assert all(finding["advice"] for finding in shown["items"])
+
+        api.run(scenario)
 
 
 @pytest.mark.parametrize(
