@@ -25,6 +25,7 @@ from receiver.api.routes import (
     listeners,
     owners,
     plugins,
+    receivers,
     series,
     session,
     signs,
@@ -61,6 +62,7 @@ _PARTS: Final = (
     plugins,
     events,
     status,
+    receivers,
     session,
     health,
 )

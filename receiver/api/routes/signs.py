@@ -9,12 +9,15 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from receiver.api.background import in_background, json_response
+from receiver.api.cluster import Cluster, MemberView, ScopeQuery, use_answers
 from receiver.api.dependencies import Dependencies
 from receiver.api.filters import client_owner
-from receiver.api.pages import LimitQuery
+from receiver.api.pages import MAX_LIMIT, LimitQuery
 from receiver.api.problems import problem_answers
 from receiver.catalogue import CATALOGUE
 from receiver.clock import wall_time
+from receiver.cluster.members import MemberAnswer
+from receiver.settings.cluster import AnswerScope
 from receiver.telemetry.instance import ClientInstance
 from receiver.telemetry.latest_pushes import KeptPush
 from receiver.telemetry.owners import Owners
@@ -49,6 +52,9 @@ class SignView(BaseModel):
     received_at: str = Field(description="When the latest push arrived (RFC 3339).")
     meaning: str
     advice: str
+    receiver: str | None = Field(
+        default=None, description="With `scope=cluster`: the receiver that had the latest push."
+    )
 
 
 class SignsView(BaseModel):
@@ -57,6 +63,14 @@ class SignsView(BaseModel):
     items: list[SignView]
     read: int = Field(description="Client instances whose latest push is kept, and was read.")
     clients: int = Field(description="All known client instances.")
+    members: list[MemberView] | None = Field(
+        default=None,
+        description="With `scope=cluster`: as in a list. `read` and `clients` are the sums of all receivers.",
+    )
+
+
+class SignsQuery(LimitQuery, ScopeQuery):
+    """The query parameters of ``/v1/signs``."""
 
 
 class SignReader:
@@ -88,7 +102,7 @@ class SignReader:
     responses={200: {"model": SignsView, "description": "The signs."}},
 )
 async def list_signs(
-    dependencies: Dependencies, request: Request, query: Annotated[LimitQuery, Query()]
+    dependencies: Dependencies, request: Request, query: Annotated[SignsQuery, Query()]
 ) -> Response:
     """List what clients' latest pushes show: throttling, errors, slowness, rebalances.
 
@@ -99,8 +113,53 @@ async def list_signs(
     latest = dependencies.telemetry.latest_pushes
     pushed = [(client, push) for client in clients if (push := latest.latest(client.id)) is not None]
     reader = cast("SignReader", request.app.state.sign_reader)
-    items = await in_background(reader.read, pushed, dependencies.telemetry.owners, query.limit)
-    return json_response({"items": items, "read": len(pushed), "clients": len(clients)})
+    is_cluster = query.scope is AnswerScope.CLUSTER
+    limit = MAX_LIMIT if is_cluster else query.limit
+    items = await in_background(reader.read, pushed, dependencies.telemetry.owners, limit)
+    document = {"items": items, "read": len(pushed), "clients": len(clients)}
+    if is_cluster:
+        answers = await dependencies.cluster.ask("/v1/signs", {"limit": limit})
+        document = await in_background(_together, dependencies.cluster, document, answers, query.limit)
+    return json_response(document)
+
+
+def _together(
+    cluster: Cluster, own: dict[str, Any], answers: Sequence[MemberAnswer], limit: int
+) -> dict[str, Any]:
+    """Put the receivers' signs together.
+
+    Of a client that several know, the latest push counts.
+    """
+    latest: dict[tuple[str, str], dict[str, Any]] = {}
+    sums = {"read": 0, "clients": 0}
+
+    def read(receiver: str, document: object) -> None:
+        match document:
+            case {"items": list(items), "read": int(with_push), "clients": int(clients)}:
+                pass
+            case _:
+                raise ValueError("it has no signs")
+        try:
+            found = [({**item, "receiver": receiver}, _position(item), item["received_at"]) for item in items]
+        except (KeyError, TypeError, ValueError):
+            raise ValueError("a sign lacks what the list is ordered by") from None
+        for item, *_ in found:
+            key = item["client_instance_id"], item["kind"]
+            if key not in latest or latest[key]["received_at"] < item["received_at"]:
+                latest[key] = item
+        sums["read"] += with_push
+        sums["clients"] += clients
+
+    read(cluster.receiver_id, own)
+    members = use_answers(cluster, answers, read)
+    return {"items": sorted(latest.values(), key=_position)[:limit], **sums, "members": members}
+
+
+def _position(item: dict[str, Any]) -> tuple[int, str, str]:
+    """Return the place of a sign in the list."""
+    # Without the zone, a whole second comes before its parts.
+    since = str(item["since"]).removesuffix("Z")
+    return _ORDER[SignKind(item["kind"])], since, str(item["client_instance_id"])
 
 
 def _document(

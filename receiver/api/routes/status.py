@@ -26,6 +26,8 @@ router = APIRouter(prefix="/v1/status", tags=["health"], responses=problem_answe
 
 #: Most names of subscriptions that match no client.
 _MAX_NAMES: Final = 10
+#: Most versions.
+_MAX_VERSIONS: Final = 5
 
 
 class ProcessView(BaseModel):
@@ -51,11 +53,25 @@ class CertificateView(BaseModel):
     expires_at: str = Field(description="RFC 3339, UTC.")
 
 
+class VersionView(BaseModel):
+    """The client instances of a version."""
+
+    client_software_name: str
+    client_software_version: str
+    clients: int
+
+
 class ClientsView(BaseModel):
     """The known client instances."""
 
     known: int
     by_state: dict[ClientState, int] = Field(description="The number in each state.")
+    disconnected: int = Field(
+        description="Client instances that were forgotten since the start, because their connection ended."
+    )
+    versions: list[VersionView] = Field(
+        description=f"The versions that most of them run, at most {_MAX_VERSIONS}."
+    )
 
 
 class SubscriptionsView(BaseModel):
@@ -100,6 +116,11 @@ class StatusView(BaseModel):
 )
 async def show_status(dependencies: Dependencies) -> Response:
     """Show processes, listeners, clients, subscriptions, destinations and warnings."""
+    return json_response(await status_of(dependencies))
+
+
+async def status_of(dependencies: ApiDependencies) -> dict[str, Any]:
+    """Return what :class:`StatusView` describes."""
     await dependencies.refresh()
     now, wall = dependencies.monotonic(), dependencies.now()
     telemetry = dependencies.telemetry
@@ -122,7 +143,8 @@ async def show_status(dependencies: Dependencies) -> Response:
         "scattered": dependencies.scattered(),
         "misspelt": misspelt(telemetry.subscriptions.asked, instances, telemetry.profiles),
     }
-    return json_response(document)
+    document["clients"]["disconnected"] = telemetry.instances.statistics.disconnected
+    return document
 
 
 def _machine(dependencies: ApiDependencies) -> dict[str, Any]:
@@ -159,9 +181,21 @@ def _telemetry(
     known = [instance for instance in instances if not instance.is_expired(now)]
     states = {subscription.name: subscription.state(wall) for subscription in subscriptions.subscriptions}
     matched = _matched(known, active)
+    versions = Counter(
+        (instance.identity.client_software_name, instance.identity.client_software_version)
+        for instance in known
+    )
+    most = [
+        {"client_software_name": name, "client_software_version": version, "clients": clients}
+        for (name, version), clients in versions.most_common(_MAX_VERSIONS)
+    ]
     unmatched = [name for name, state in states.items() if state is State.ACTIVE and name not in matched]
     return {
-        "clients": {"known": len(known), "by_state": Counter(state_of(instance, now) for instance in known)},
+        "clients": {
+            "known": len(known),
+            "by_state": Counter(state_of(instance, now) for instance in known),
+            "versions": most,
+        },
         "subscriptions": {"by_state": Counter(states.values()), "unmatched": unmatched[:_MAX_NAMES]},
     }
 

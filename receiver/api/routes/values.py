@@ -6,7 +6,7 @@ Pushes are decoded here, in the thread for long reads, and nowhere before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 from fastapi import APIRouter, Query, Response
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
@@ -14,14 +14,15 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, M
 from pydantic import BaseModel, Field
 
 from receiver.api.background import in_background, json_response
-from receiver.api.dependencies import Dependencies
-from receiver.api.problems import problem_answers
-from receiver.api.queries import ForbiddingModel
+from receiver.api.cluster import MemberView, ScopeQuery, use_answers
+from receiver.api.dependencies import ApiDependencies, Dependencies
+from receiver.api.problems import ProblemError, problem_answers
 from receiver.api.routes.clients import ClientInstanceId, require_client
 from receiver.catalogue import CATALOGUE
 from receiver.clock import wall_time
 from receiver.numbers import whole_number
-from receiver.telemetry.latest_pushes import KeptPush
+from receiver.settings.cluster import AnswerScope
+from receiver.telemetry.latest_pushes import MAX_PUSHES, KeptPush
 from receiver.telemetry.subscription_document import time_to_text
 
 router = APIRouter(prefix="/v1/clients", tags=["clients"], responses=problem_answers(422))
@@ -65,9 +66,10 @@ class ValuesView(BaseModel):
 
     items: list[PushView]
     next: str | None = Field(description="Send it as `after` for the pushes that follow; null: none is kept.")
+    members: list[MemberView] | None = Field(default=None, description="With `scope=cluster`: as in a list.")
 
 
-class _ValuesQuery(ForbiddingModel):
+class _ValuesQuery(ScopeQuery):
     after: str | None = Field(
         default=None,
         max_length=20,
@@ -91,10 +93,61 @@ async def show_values(
     For two minutes after each such request, the receiver keeps the last 60 pushes of this client
     instance. `telemetry.latest_pushes_bytes` bounds the pushes of all of them.
     """
+    if query.scope is AnswerScope.CLUSTER:
+        return json_response(await _in_cluster(dependencies, client_instance_id, query))
+    return json_response(await _own(dependencies, client_instance_id, query))
+
+
+async def _own(dependencies: ApiDependencies, client_instance_id: str, query: _ValuesQuery) -> dict[str, Any]:
     client = require_client(dependencies, client_instance_id)
     after = whole_number(query.after or "", _MAX_NS) or 0
     kept = dependencies.telemetry.latest_pushes.look(client.id, dependencies.monotonic())
-    return json_response(await in_background(_document, kept, after))
+    return await in_background(_document, kept, after)
+
+
+async def _in_cluster(
+    dependencies: ApiDependencies, client_instance_id: str, query: _ValuesQuery
+) -> dict[str, Any]:
+    """Return the pushes that the receivers of the cluster keep, the oldest first."""
+    unknown: ProblemError | None = None
+    documents: list[dict[str, Any]] = []
+    try:
+        documents.append(await _own(dependencies, client_instance_id, query))
+    except ProblemError as error:
+        if error.response.status_code != 404:
+            raise
+        unknown = error
+    parameters = query.model_dump(mode="json", exclude_none=True, exclude={"scope"})
+    answers = await dependencies.cluster.ask(f"/v1/clients/{client_instance_id}/values", parameters)
+
+    def read(_: str, document: object) -> None:
+        match document:
+            case {"items": list(items), "next": None | str()} if all(_has_time(item) for item in items):
+                documents.append(cast("dict[str, Any]", document))
+            case {"status": 404}:
+                pass
+            case _:
+                raise ValueError("it has no pushes")
+
+    members = use_answers(dependencies.cluster, answers, read)
+    if unknown is not None and not documents:
+        raise unknown
+    items = [item for document in documents for item in document["items"]]
+    ends = [whole_number(document["next"] or "", _MAX_NS) or 0 for document in documents]
+    return {
+        "items": sorted(items, key=_received_at)[-MAX_PUSHES:],
+        "next": str(max(ends)) if any(ends) else None,
+        "members": members,
+    }
+
+
+def _received_at(item: dict[str, Any]) -> str:
+    # Without the zone, a whole second comes before its parts.
+    return str(item["received_at"]).removesuffix("Z")
+
+
+def _has_time(item: object) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("received_at"), str)
 
 
 def _document(kept: Sequence[KeptPush], after: int) -> dict[str, Any]:

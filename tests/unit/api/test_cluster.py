@@ -28,7 +28,10 @@ from tests.unit.api.conftest import (
     problem_of,
     token_settings,
 )
+from tests.unit.telemetry.otlp_parts import gauge, resource_metrics
+from tests.unit.telemetry.otlp_parts import push as otlp_push
 
+THROTTLE = "org.apache.kafka.producer.produce.throttle.time.max"
 #: Far more than a busy machine needs.
 PATIENT = {"connect_timeout_ms": 10_000, "timeout_ms": 20_000}
 
@@ -241,6 +244,82 @@ def test_a_client_of_several_receivers_is_one(apis: list[Api]) -> None:
                 ] == [("receiver-2", "10.0.0.1", "unsubscribed"), ("receiver-1", "10.0.0.0", "silent")]
             silent = await everything(client, "/v1/clients", state="silent", limit=1)
             assert [item["client_instance_id"] for item in silent] == [uuid_to_text(instance_id(6))]
+
+    run(scenario)
+
+
+def push_throttled(api: Api, number: int, milliseconds: float, at_ns: int) -> None:
+    """Let a client push how long the brokers throttled it."""
+    data = otlp_push(resource_metrics(gauge(THROTTLE, milliseconds)))
+    request = PushTelemetryRequest(client_instance_id=instance_id(number), metrics=data)
+    api.telemetry.accept(connection(number), request, now=api.clock.now, received_at_ns=at_ns)
+
+
+def test_signs_and_values_of_all_receivers(apis: list[Api]) -> None:
+    second = 1_000_000_000
+    push_throttled(apis[0], 5, 10.0, 100 * second)
+    # The client went on at another receiver.
+    push_throttled(apis[1], 5, 20.0, 160 * second + second // 2)
+    push_throttled(apis[2], 6, 30.0, 130 * second)
+    push_throttled(apis[2], 7, 0.0, 130 * second)
+    text = uuid_to_text(instance_id(5))
+    dead = f"http://127.0.0.1:{free_port()}"
+
+    async def scenario() -> None:
+        async with cluster_of(apis, dead) as clients:
+            for client in clients:
+                shown = (await client.get("/v1/signs?scope=cluster")).json()
+                assert (shown["read"], shown["clients"]) == (4, 4)
+                assert [(sign["value"], sign["receiver"]) for sign in shown["items"]] == [
+                    (30.0, "receiver-3"), (20.0, "receiver-2"),
+                ]  # fmt: skip
+                assert answered(shown)[None] is False
+                assert len((await client.get("/v1/signs?scope=cluster&limit=1")).json()["items"]) == 1
+                path = f"/v1/clients/{text}/values?scope=cluster"
+                values = (await client.get(path)).json()
+                found = [push["metrics"][0]["points"][0]["value"] for push in values["items"]]
+                assert (found, values["next"]) == ([10.0, 20.0], str(160 * second + second // 2))
+                assert answered(values)[None] is False
+                later = (await client.get(f"{path}&after={100 * second}")).json()
+                assert len(later["items"]) == 1
+            assert "receiver" not in (await clients[0].get("/v1/signs")).json()["items"][0]
+            problem_of(await clients[2].get(f"/v1/clients/{text}/values"), 404)
+            problem_of(
+                await clients[2].get(f"/v1/clients/{uuid_to_text(instance_id(9))}/values?scope=cluster"), 404
+            )
+            problem_of(await clients[2].get("/v1/clients/nobody/values?scope=cluster"), 422)
+
+    run(scenario)
+
+
+def test_the_state_of_each_receiver(apis: list[Api]) -> None:
+    for number, api in enumerate(apis):
+        api.warnings.append(f"warning {number}")
+        for client in range(number + 1):
+            ask(api.telemetry, 5 + client, api.clock.now)
+    apis[2].telemetry.disconnected(connection(5).id, now=apis[2].clock.now, now_ns=1)
+    dead = f"http://127.0.0.1:{free_port()}"
+
+    async def scenario() -> None:
+        async with cluster_of(apis, dead) as clients:
+            own = (await clients[1].get("/v1/receivers")).json()
+            status = (await clients[1].get("/v1/status")).json()
+            assert own == {"items": [{"receiver": "receiver-2", "status": status}], "members": []}
+            shown = (await clients[1].get("/v1/receivers?scope=cluster")).json()
+            assert [item["receiver"] for item in shown["items"]] == ["receiver-2", "receiver-1", "receiver-3"]
+            for item in shown["items"]:
+                number = int(item["receiver"][-1]) - 1
+                assert item["status"]["warnings"] == [f"warning {number}"]
+                known = number + 1 if number < 2 else 2
+                assert item["status"]["clients"]["versions"] == [
+                    {
+                        "client_software_name": "apache-kafka-java",
+                        "client_software_version": "4.4.0",
+                        "clients": known,
+                    }
+                ]
+                assert item["status"]["clients"]["disconnected"] == (number == 2)
+            assert answered(shown)[None] is False
 
     run(scenario)
 

@@ -170,6 +170,7 @@ def test_the_openapi_document_lists_every_endpoint_and_its_problem_documents(api
             "/v1/links",
             "/v1/listeners",
             "/v1/plugins",
+            "/v1/receivers",
             "/v1/session",
             "/v1/signs",
             "/livez",

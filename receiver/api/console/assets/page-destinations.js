@@ -1,28 +1,32 @@
 // The destinations: what waits, what was lost and why.
 import { html } from './dom.js';
-import { useStatus } from './page-overview.js';
+import { useReceivers } from './receivers.js';
+import { scope } from './router.js';
+import { Scope } from './scope.js';
 import { bytes, count, plural, span } from './text.js';
-import { Bar, Command, Empty, Facts, Failure, Notices, State, Text, Title } from './widgets.js';
+import { Bar, Command, Empty, Facts, Failure, Members, Notices, State, Text, Title } from './widgets.js';
 
 /** @typedef {import('../types/rest').PluginView} PluginView */
 
 export function DestinationsPage() {
-  const { data, error } = useStatus();
+  const { data, error } = useReceivers();
+  const plugins = (data?.items ?? []).flatMap(({ receiver, status }) => status.destinations.map((plugin) => ({ receiver, plugin })));
   return html`
-    <${Title} text="Destinations" />
+    <${Title} text="Destinations"><${Scope} /><//>
     <${Failure} error=${error} shown=${data !== undefined} />
-    ${data && !data.destinations.length
+    <${Members} members=${data?.members ?? []} />
+    ${data && !plugins.length
       ? html`<${Empty} title="There is no destination">
           <p>Pushes are checked and dropped. Add a destination to <code>plugins</code> and reload, such as:</p>
           <${Command} text=${'plugins:\n  - {type: otlp, endpoint: "http://127.0.0.1:4317", protocol: grpc}'} />
         <//>`
       : null}
-    <div class="columns">${data?.destinations.map((plugin) => html`<${Destination} key=${plugin.name} plugin=${plugin} />`)}</div>
+    <div class="columns">${plugins.map(({ receiver, plugin }) => html`<${Destination} key=${`${receiver} ${plugin.name}`} receiver=${receiver} plugin=${plugin} />`)}</div>
   `;
 }
 
-/** @param {{plugin: PluginView}} props */
-function Destination({ plugin }) {
+/** @param {{receiver: string, plugin: PluginView}} props */
+function Destination({ receiver, plugin }) {
   const { waiting, spool, queue } = plugin;
   const dropped = Object.entries(plugin.dropped).filter(([, number]) => number > 0);
   const problems = [
@@ -43,7 +47,7 @@ function Destination({ plugin }) {
     ['Last error', html`<${Text} text=${plugin.last_error} none="none" />`],
   ];
   return html`<section>
-    <h2><${Text} text=${plugin.name} /> <span class="note">${plugin.type}, ${plugin.delivery.replaceAll('_', ' ')}</span></h2>
+    <h2><${Text} text=${plugin.name} /> <span class="note">${plugin.type}, ${plugin.delivery.replaceAll('_', ' ')}${scope.value && html`, <${Text} text=${receiver} />`}</span></h2>
     <p>Plugin <${State} state=${plugin.state} />, circuit <${State} state=${plugin.circuit} />${waiting.away_s > 0 ? ` for ${span(waiting.away_s)}` : ''}</p>
     <${Notices} texts=${problems} tone=${plugin.circuit === 'open' ? 'bad' : 'warn'} />
     <p>${waiting.used_percent} % of ${spool ? 'the spool' : 'the memory'} used

@@ -3,6 +3,7 @@ import { read } from './api.js';
 import { html } from './dom.js';
 import { ClientLink, softwareOf } from './page-clients.js';
 import { useResource } from './resource.js';
+import { scope } from './router.js';
 import { plural, time, visible } from './text.js';
 import { Failure, Text } from './widgets.js';
 
@@ -15,7 +16,7 @@ const FIRST = 10;
 /** The signs of all clients. */
 export function useSigns() {
   return /** @type {import('./resource.js').Resource<Signs>} */ (
-    useResource((signal) => read('v1/signs', { query: { limit: 1000 }, signal }), [], { every: EVERY_MS })
+    useResource((signal) => read('v1/signs', { query: { limit: 1000, scope: scope.value }, signal }), [scope.value], { every: EVERY_MS })
   );
 }
 
@@ -46,7 +47,7 @@ export function SignList() {
     ${data.items.length
       ? data.items.slice(0, FIRST).map((sign) => html`<${SignOf} key=${`${sign.client_instance_id} ${sign.kind}`} sign=${sign} named />`)
       : html`<p>${data.read ? `The latest pushes of ${plural(data.read, 'client')} show nothing wrong.` : 'No push is kept yet, so nothing can be said.'}</p>`}
-    ${rest > 0 && html`<p class="note">and ${plural(rest, 'more', 'more')}: <a href="v1/signs?limit=1000">all of them</a></p>`}
+    ${rest > 0 && html`<p class="note">and ${plural(rest, 'more', 'more')}: <a href=${`v1/signs?limit=1000${scope.value ? '&scope=cluster' : ''}`}>all of them</a></p>`}
     ${data.read < data.clients && html`<p class="note">Of ${plural(data.clients - data.read, 'client')} no push is kept.</p>`}
   </section>`;
 }

@@ -1,6 +1,6 @@
 // The values of a client: those of its last push, and their course from the first look on.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { Problem, read } from './api.js';
+import { read } from './api.js';
 import { Chart, Sparkline } from './chart.js';
 import { html } from './dom.js';
 import { replaceQuery, route, scope } from './router.js';
@@ -50,16 +50,14 @@ export function ValuesOf({ id }) {
     const look = async () => {
       try {
         /** @type {Values} */
-        const found = await read(`v1/clients/${encodeURIComponent(id)}/values`, { query: { after: after.current }, signal: abort.signal });
+        const found = await read(`v1/clients/${encodeURIComponent(id)}/values`, { query: { after: after.current, scope: scope.value }, signal: abort.signal });
         after.current = found.next;
         for (const item of found.items) addTo(courses.current, item);
         const latest = found.items[found.items.length - 1];
         if (latest) setPush(latest);
         setError(null);
       } catch (problem) {
-        const elsewhere = scope.value && problem instanceof Problem && problem.status === 404;
-        if (elsewhere) setError(new Error('Another receiver of the cluster has its pushes; the console of that one shows them.'));
-        else if (!abort.signal.aborted) setError(/** @type {Error} */ (problem));
+        if (!abort.signal.aborted) setError(/** @type {Error} */ (problem));
       }
     };
     look();
@@ -68,7 +66,7 @@ export function ValuesOf({ id }) {
       clearInterval(timer);
       abort.abort();
     };
-  }, [id]);
+  }, [id, scope.value]);
   const series = useMemo(() => (push ? seriesOf(push, courses.current) : []), [push]);
   return html`<section class="values">
     <h2>Values</h2>

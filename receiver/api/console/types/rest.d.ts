@@ -140,6 +140,8 @@ export interface ClientView {
 export interface ClientsView {
   known: number;
   by_state: Partial<Record<ClientState, number>>;
+  disconnected: number;
+  versions: (VersionView)[];
 }
 
 export interface ClusterPage_ClientView_ {
@@ -499,6 +501,16 @@ export interface QueueView {
   max_bytes: number;
 }
 
+export interface ReceiverView {
+  receiver: string;
+  status: StatusView;
+}
+
+export interface ReceiversView {
+  items: (ReceiverView)[];
+  members?: (MemberView)[];
+}
+
 export interface ReducedView {
   to: "standard_metrics" | "nothing";
   offence: "too_large" | "bytes_per_minute";
@@ -570,12 +582,14 @@ export interface SignView {
   received_at: string;
   meaning: string;
   advice: string;
+  receiver?: string | null;
 }
 
 export interface SignsView {
   items: (SignView)[];
   read: number;
   clients: number;
+  members?: (MemberView)[] | null;
 }
 
 export interface SpoolView {
@@ -673,6 +687,7 @@ export interface UsageView {
 export interface ValuesView {
   items: (PushView)[];
   next: string | null;
+  members?: (MemberView)[] | null;
 }
 
 export interface VerdictView {
@@ -680,6 +695,12 @@ export interface VerdictView {
   state: State;
   matches: boolean;
   reasons: (string)[];
+}
+
+export interface VersionView {
+  client_software_name: string;
+  client_software_version: string;
+  clients: number;
 }
 
 export interface VersionsView {
