@@ -155,7 +155,8 @@ site: $(STAMP) ## Build the docs site into build/site, strictly: warnings and br
 changelog: $(STAMP) ## Print the changelog of the next release from the fragments in docs/changes
 	@$(BIN)/towncrier build --draft --version $(VERSION)
 
-pictures: setup ## Draw the dashboards into docs/images, with Grafana's components, of a made-up fleet or of POSTGRES=postgresql://... (PROMETHEUS=http://...)
+pictures: setup ## Draw the console and the dashboards into docs/images, with Grafana's components, of a made-up fleet or of POSTGRES=postgresql://... (PROMETHEUS=http://...)
+	@CONSOLE_PICTURES=$(CURDIR)/docs/images $(BIN)/python -m pytest -q tests/console -k culprit
 	@$(BIN)/python -m tests.testbed setup --parts grafana-ui
 	@$(BIN)/python -m tests.dashboards$(if $(POSTGRES),.draw --postgres "$(POSTGRES)") $(if $(PROMETHEUS),--prometheus "$(PROMETHEUS)") --out docs/images
 

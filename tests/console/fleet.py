@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from receiver.settings.rest import RestSettings
 from receiver.store.sqlite import SqliteSubscriptionStore
@@ -34,6 +34,30 @@ HOSTILE: Final = (
 LINKS: Final = (
     {"name": "Grafana", "url": "https://grafana.example/d/client?var-client={client_id}&p={principal}"},
     {"name": "Traces", "url": "https://traces.example/{transactional_id}"},
+)
+#: What the roll-up knows, with text that a client has chosen.
+FINDINGS: Final[tuple[dict[str, Any], ...]] = (
+    {
+        "kind": "throttled",
+        "severity": "critical",
+        "client_id": "orders-13",
+        "principal": "User:team-6",
+        "began_at": "2026-11-30T18:02:00+00:00",
+        "summary": "the brokers delayed it by up to 250 ms",
+        "client_ids": {"count": 12, "first": ["orders-13", "orders-17"]},
+        "principals": {"count": 1, "first": ["User:team-6"]},
+        "owners": {"count": 1, "first": ["payments"]},
+        "advice": [
+            {
+                "rule": "quota",
+                "now": "250 ms in 5 minutes",
+                "change": {"all": "producer_byte_rate"},
+                "why": "<b>The quota is below what it sends</b>",
+                "source": "https://kafka.apache.org/documentation/#design_quotas",
+                "cannot_see": "the quota",
+            }
+        ],
+    },
 )
 #: The number of the client that is throttled.
 THROTTLED: Final = 13

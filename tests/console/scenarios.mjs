@@ -86,13 +86,14 @@ const scenarios = {
   async many() {
     const page = await open('clients');
     await page.waitForSelector(ROW);
+    const usable = await page.evaluate(() => performance.now());
     const first = await page.evaluate(() =>
       performance.getEntriesByType('resource').filter((entry) => !/after=/.test(entry.name)).map((entry) => entry.transferSize),
     );
     const [{ transferSize }] = await page.evaluate(() => performance.getEntriesByType('navigation').map(({ transferSize }) => ({ transferSize })));
     const bytes = first.reduce((sum, size) => sum + size, transferSize);
     const paint = await page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0].startTime);
-    console.log(`${bytes} bytes until the first rows, first paint after ${Math.round(paint)} ms`);
+    console.log(`${bytes} bytes until the first rows, first paint after ${Math.round(paint)} ms, rows after ${Math.round(usable)} ms`);
     // One of the first clients has an id of 32,000 bytes.
     assert(bytes <= 100_000 + 32_000, `${bytes} bytes until the first rows`);
     await page.waitForFunction(() => document.querySelector('.sum').textContent === '5,000 known');
@@ -115,6 +116,21 @@ const scenarios = {
     console.log(`${frames.perSecond} frames a second while scrolling`);
     assert(frames.most < 200, `${frames.most} rows are in the document`);
     await page.waitForFunction(() => [...document.querySelectorAll('tbody tr')].some((row) => row.ariaRowIndex === '5001' || row.getAttribute('aria-rowindex') === '5001'));
+    const typed = await page.evaluate(async () => {
+      const input = document.querySelector('input[type=search]');
+      const took = [];
+      for (const text of ['o', 'or', 'orders-4', 'orders-47', 'orders-471', 'team-6 librdkafka', '']) {
+        const begun = performance.now();
+        input.value = text;
+        input.dispatchEvent(new Event('input', { bubbles: true }));
+        // The second frame begins after the first one is painted.
+        await new Promise(requestAnimationFrame);
+        await new Promise(requestAnimationFrame);
+        took.push(performance.now() - begun);
+      }
+      return took.sort((left, right) => left - right).map(Math.round);
+    });
+    console.log(`${typed[3]} ms from a key until 5,000 rows are filtered and painted, at most ${typed[6]}`);
     await page.fill('input[type=search]', 'orders-4711');
     await page.waitForFunction((row) => document.querySelectorAll(row).length === 1, ROW);
     assert.match(page.url(), /q=orders-4711/);
@@ -209,14 +225,22 @@ const scenarios = {
   async culprit() {
     const page = await open('overview');
     // From the first page: who is throttled, whose it is, and what to do.
-    const notice = page.locator('.notice', { hasText: 'throttled' });
+    const notice = page.locator('section:not(.findings) > .notice', { hasText: 'throttled' });
     await notice.getByText('User:team-6').waitFor();
     await notice.getByText('Raise its quota').waitFor();
     await notice.getByText('is 250 ms, since').waitFor();
+    // And what the roll-up knows of it, since when.
+    const finding = page.locator('.findings .notice');
+    await finding.getByText('the brokers delayed it by up to 250 ms').waitFor();
+    await finding.getByText('and 10 more, owner payments').waitFor();
+    await finding.getByText('What to change').click();
+    await finding.getByText('<b>The quota is below what it sends</b>').waitFor();
+    await finding.getByText('What to change').click();
     await picture(page, 'console');
     await notice.getByRole('link', { name: 'orders-13' }).click();
     await page.waitForSelector('.chart canvas');
     await page.locator('.values td', { hasText: '250 ms' }).waitFor();
+    await page.locator('.findings').getByText('producer_byte_rate').waitFor();
     assert.deepEqual(await page.$$eval('.links a', (links) => links.map((link) => [link.textContent, link.href])), [
       ['Grafana ↗', 'https://grafana.example/d/client?var-client=orders-13&p=User%3Ateam-6'],
     ]);
@@ -239,11 +263,30 @@ const scenarios = {
     await page.waitForSelector(ROW);
     await page.locator(`${ROW} td:first-child a`, { hasText: 'orders-11' }).click();
     await page.waitForURL(/clients\/.*scope=cluster/);
-    await page.getByText('receiver-1').waitFor();
+    await page.getByText('receiver-1').first().waitFor();
+    await page.locator('.values td', { hasText: '120' }).first().waitFor();
+    for (const name of ['Overview', 'Destinations', 'Doctor']) {
+      await page.getByRole('link', { name, exact: true }).first().click();
+      await page.getByRole('heading', { name, level: 1 }).waitFor();
+      await page.getByText('did not answer').waitFor();
+      assert.match(page.url(), /scope=cluster/);
+      await check(page, `cluster ${name}`);
+    }
     await page.getByRole('link', { name: 'Connections', exact: true }).click();
     await page.getByText('did not answer').waitFor();
     await page.getByRole('columnheader', { name: 'Receiver' }).waitFor();
     await check(page, 'cluster');
+  },
+
+  async ten() {
+    const [client] = (await (await fetch(`${base}/v1/clients?limit=1`)).json()).items;
+    const paths = ['overview', 'overview', 'clients', 'clients', 'clients', 'connections', 'versions', 'doctor', `clients/${client.client_instance_id}`, 'subscriptions'];
+    const pages = await Promise.all(paths.map((path) => open(path)));
+    await Promise.all(pages.map((page) => page.waitForSelector('section, .table')));
+    for (const page of pages) await page.waitForFunction(() => !/…/.test(document.querySelector('.sum')?.textContent ?? ''));
+    console.log('open');
+    await pages[0].waitForTimeout(120_000);
+    console.log('measured');
   },
 
   async bridge() {

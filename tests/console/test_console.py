@@ -12,17 +12,23 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from receiver.api import console
 from receiver.api.cluster import Cluster
 from receiver.cluster.members import Members
+from receiver.cluster.rollup import Rollup
 from receiver.settings.cluster import ClusterSettings
-from tests.console.fleet import bridge, fleet, populate
+from receiver.settings.rollup import RollupSettings
+from spark_streaming.findings.answers import FindingFilter
+from spark_streaming.metrics import MetricsServer, RollupMetrics
+from tests.console.fleet import FINDINGS, bridge, fleet, populate
 from tests.testbed import parts
 from tests.testbed.network import apart
 from tests.unit.api.conftest import Api
@@ -74,6 +80,35 @@ async def with_dead_member(api: Api) -> AsyncIterator[None]:
         await members.close()
 
 
+@asynccontextmanager
+async def with_rollup(api: Api, clock: Callable[[], float] = time.monotonic) -> AsyncIterator[None]:
+    """Name a roll-up, with the findings of the fleet."""
+    with MetricsServer("127.0.0.1", 0, RollupMetrics()) as server:
+
+        def answer(wanted: FindingFilter) -> list[dict[str, Any]]:
+            return [
+                item
+                for item in FINDINGS
+                if wanted.selects([(item["client_id"], item["principal"], None, None)])
+            ]
+
+        server.findings = answer
+        settings = RollupSettings(
+            url=f"http://127.0.0.1:{server.port}", connect_timeout_ms=10_000, timeout_ms=20_000
+        )
+        api.rollup = Rollup(settings, clock)
+        try:
+            yield
+        finally:
+            await api.rollup.close()
+
+
+def cost(begin: tuple[float, float], end: tuple[float, float]) -> str:
+    """What the receiver's process used between two readings of its CPU time and the clock."""
+    share = (end[0] - begin[0]) / (end[1] - begin[1])
+    return f"the receiver uses {100 * share:.2f} % of a core\n"
+
+
 @pytest.mark.parametrize(
     ("scenario", "clients", "guarded"),
     [
@@ -87,6 +122,7 @@ async def with_dead_member(api: Api) -> AsyncIterator[None]:
         ("cluster", 30, False),
         ("culprit", 30, False),
         pytest.param("bridge", 1, False, marks=pytest.mark.full),
+        pytest.param("ten", 5_000, False, marks=pytest.mark.full),
     ],
 )
 def test_a_scenario(tools: Path, tmp_path: Path, scenario: str, clients: int, guarded: bool) -> None:
@@ -95,7 +131,11 @@ def test_a_scenario(tools: Path, tmp_path: Path, scenario: str, clients: int, gu
 
     async def run() -> tuple[int | None, str]:
         api = fleet(tmp_path, clients, guarded=guarded)
-        async with with_dead_member(api), api.serving() as server:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(with_dead_member(api))
+            if scenario == "culprit":
+                await stack.enter_async_context(with_rollup(api))
+            server = await stack.enter_async_context(api.serving())
             populate(api, clients)
             if scenario == "bridge":
                 bridge(api)
@@ -109,8 +149,14 @@ def test_a_scenario(tools: Path, tmp_path: Path, scenario: str, clients: int, gu
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
             )
-            output, _ = await process.communicate()
-            return process.returncode, output.decode()
+            assert process.stdout is not None
+            output, spent = "", {}
+            async for line in process.stdout:
+                output += line.decode()
+                spent[line.decode().strip()] = time.process_time(), time.monotonic()
+            if "measured" in spent:
+                output += cost(spent["open"], spent["measured"])
+            return await process.wait(), output
 
     status, output = apart(lambda: asyncio.run(run()))
     sys.stdout.write(output)

@@ -23,6 +23,9 @@ _MEDIA_TYPES: Final = {
 #: security policy would have to allow as an inline script.
 _IMPORT: Final = re.compile(rb"""(\b(?:from|import)\s*\(?\s*)(["'])([@a-z][@a-z/-]*)\2""")
 
+#: Modules of the editor, which is loaded when it opens.
+_EDITOR: Final = frozenset({"draft.js", "editor.js"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asset:
@@ -66,7 +69,7 @@ def console() -> Console:
         name: _asset(_with_paths(data, names), _MEDIA_TYPES[Path(name).suffix])
         for name, data in content.items()
     }
-    lazy = frozenset(module["file"] for module in modules.values() if module.get("lazy"))
+    lazy = _EDITOR.union(module["file"] for module in modules.values() if module.get("lazy"))
     return Console(page=_page(build, files, lazy), build=build, files=files, lazy=lazy)
 
 

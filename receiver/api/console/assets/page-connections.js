@@ -63,6 +63,8 @@ export function ConnectionsPage() {
   const { data, error } = useResource((signal) => load(by, closed, signal), [scope.value, by, closed], { every: EVERY_MS });
   const all = data?.items ?? [];
   const rows = useMemo(() => searched(all, q), [data, q]);
+  // Links in them have the scope.
+  const columns = useMemo(() => columnsOf(by, closed), [by, closed, scope.value]);
   const what = by ? 'groups' : closed ? 'closed' : 'open';
   /** @param {string} name */
   const change = (name) => (/** @type {{currentTarget: HTMLInputElement}} */ event) => replaceQuery({ [name]: event.currentTarget.value });
@@ -82,7 +84,7 @@ export function ConnectionsPage() {
     ${data && !all.length
       ? html`<${Empty} title=${closed ? 'No connection has closed' : 'No client is connected'}><p>Clients connect to the address of a listener. Does the broker advertise it?
           <a href=${href(['doctor'])}>See the listeners</a>.</p><//>`
-      : html`<${Table} label="Connections" columns=${columnsOf(by, closed)} rows=${rows} id=${idOf} sorted=${sort}
+      : html`<${Table} label="Connections" columns=${columns} rows=${rows} id=${idOf} sorted=${sort}
           onSort=${(/** @type {string} */ next) => replaceQuery({ sort: next })} />`}
   `;
 }

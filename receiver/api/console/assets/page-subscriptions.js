@@ -1,7 +1,7 @@
 // The subscriptions, and where to edit one.
+import { useEffect, useState } from 'preact/hooks';
 import { mayChange, pages } from './api.js';
 import { html } from './dom.js';
-import { Editor } from './editor.js';
 import { useResource } from './resource.js';
 import { href, route } from './router.js';
 import { plural, span, time, visible } from './text.js';
@@ -14,6 +14,16 @@ export function SubscriptionsPage() {
   if (parts[1] !== undefined) return html`<${Editor} key=${parts[1]} name=${parts.slice(1).join('/')} />`;
   if (query.new !== undefined) return html`<${Editor} key="new" name=${null} />`;
   return html`<${List} />`;
+}
+
+/** The editor, which is loaded for the first look at a subscription. @param {{name: string | null}} props */
+function Editor({ name }) {
+  const [part, setPart] = useState(/** @type {typeof import('./editor.js') | null} */ (null));
+  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  useEffect(() => {
+    import('./editor.js').then(setPart, () => setError(new Error('The editor can\'t be loaded. Load the console again.')));
+  }, []);
+  return part ? html`<${part.Editor} name=${name} />` : html`<${Title} text="Subscription" /><${Failure} error=${error} />`;
 }
 
 function List() {

@@ -18,7 +18,7 @@ const BEYOND = 12;
  */
 
 /**
- * @template Row
+ * @template {object} Row
  * @param {object} props
  * @param {string} props.label What the rows are.
  * @param {Column<Row>[]} props.columns
@@ -32,6 +32,18 @@ export function Table({ label, columns, rows, id, sorted = '', onSort }) {
   const [view, setView] = useState({ top: 0, height: 800 });
   const down = sorted.startsWith('-');
   const key = sorted.replace(/^-/, '');
+  // Preact compares no element that is the very same as before.
+  const made = useMemo(() => /** @type {WeakMap<Row, {index: number, element: unknown}>} */ (new WeakMap()), [columns]);
+  /** @param {Row} row @param {number} index */
+  const element = (row, index) => {
+    const known = made.get(row);
+    if (known?.index === index) return known.element;
+    const fresh = html`<tr key=${id(row)} aria-rowindex=${index + 2}>
+      ${columns.map((column) => html`<td key=${column.key} class=${className(column)}>${column.show(row)}</td>`)}
+    </tr>`;
+    made.set(row, { index, element: fresh });
+    return fresh;
+  };
   const ordered = useMemo(() => inOrder(columns, rows, key, down), [columns, rows, key, down]);
   useEffect(() => {
     const element = frame.current;
@@ -55,11 +67,7 @@ export function Table({ label, columns, rows, id, sorted = '', onSort }) {
       <thead><tr aria-rowindex="1">${columns.map((column) => heading(column, key, down, onSort))}</tr></thead>
       <tbody>
         ${first > 0 && html`<tr class="space" aria-hidden="true"><td style=${{ height: `${first * ROW_PX}px` }}></td></tr>`}
-        ${ordered.slice(first, last).map(
-          (row, index) => html`<tr key=${id(row)} aria-rowindex=${first + index + 2}>
-            ${columns.map((column) => html`<td key=${column.key} class=${className(column)}>${column.show(row)}</td>`)}
-          </tr>`,
-        )}
+        ${ordered.slice(first, last).map((row, index) => element(row, first + index))}
         ${last < ordered.length &&
         html`<tr class="space" aria-hidden="true"><td style=${{ height: `${(ordered.length - last) * ROW_PX}px` }}></td></tr>`}
       </tbody>
