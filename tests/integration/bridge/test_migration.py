@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -12,8 +12,8 @@ from typing import Any, Final, Literal, TypeAlias
 import pytest
 
 from tests.integration.bridge.support import properties
-from tests.testbed.broker import KafkaBroker
-from tests.testbed.clients import JavaClient, Mode
+from tests.testbed.broker import KafkaBroker, Listener
+from tests.testbed.clients import JavaClient, LibrdkafkaClient, Mode
 from tests.testbed.collector import Collector, ExportedMetric
 from tests.testbed.ports import LOOPBACK, free_port
 from tests.testbed.process import wait_until
@@ -57,22 +57,22 @@ class _Pair:
         )
 
     def move(self, broker: KafkaBroker, way: Way) -> None:
-        """Restart a broker so that its clients come by the other way."""
+        """Restart a broker so that its clients come by the other way; its bridge stays."""
         gate = f"CLIENT://{LOOPBACK}:{self.gates[broker.node_id - 1]}"
         own = f"CLIENT://{broker.bootstrap}"
         told, then = (gate, own) if way == "bridge" else (own, gate)
-        broker.stop()
-        file = broker.data.parent / "server.properties"
-        lines = dict(line.split("=", 1) for line in file.read_text().splitlines() if "=" in line)
-        addresses = lines["advertised.listeners"].split(",")
-        assert told in addresses
-        lines["advertised.listeners"] = ",".join(then if entry == told else entry for entry in addresses)
-        if way == "bridge":
-            lines |= self.settings
-        else:
-            lines = {key: value for key, value in lines.items() if key not in self.settings}
-        file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-        broker.start()
+
+        def changed(lines: dict[str, str]) -> dict[str, str]:
+            addresses = lines["advertised.listeners"].split(",")
+            assert told in addresses
+            moved = ",".join(then if entry == told else entry for entry in addresses)
+            return {**lines, **self.settings, "advertised.listeners": moved}
+
+        _restart(broker, changed)
+
+    def remove_bridge(self, broker: KafkaBroker) -> None:
+        """Restart a broker without its bridge."""
+        _restart(broker, lambda lines: {k: v for k, v in lines.items() if k not in self.settings})
 
     def receiver(self, brokers: Sequence[KafkaBroker], token: Path, collector: Collector) -> Any:
         """Return the configuration of one receiver: the gateway of both, and for their bridges."""
@@ -92,6 +92,15 @@ class _Pair:
             "rest": {"bind": f"{LOOPBACK}:{free_port()}"},
             "plugins": [{"type": "otlp", "endpoint": collector.grpc_endpoint, "protocol": "grpc"}],
         }
+
+
+def _restart(broker: KafkaBroker, changed: Callable[[dict[str, str]], dict[str, str]]) -> None:
+    """Restart a broker with other properties."""
+    broker.stop()
+    file = broker.data.parent / "server.properties"
+    lines = dict(line.split("=", 1) for line in file.read_text().splitlines() if "=" in line)
+    file.write_text("".join(f"{key}={value}\n" for key, value in changed(lines).items()))
+    broker.start()
 
 
 def _ways(receiver: Sidecar) -> dict[str, set[str]]:
@@ -138,6 +147,10 @@ def test_no_push_is_missing_or_counts_twice(before: Way, after: Way, jar: Path, 
                     pair.move(broker, after)
                 _wait_for_ways(receiver, after)
                 _wait_for_pushes(collector)
+                if after == "gateway":
+                    for broker in (second, first):
+                        pair.remove_bridge(broker)
+                        _wait_for_pushes(collector)
         for name in _NAMES:
             spans = _spans(collector.exports(), name)
             assert len(spans) >= 4
@@ -162,3 +175,51 @@ def _wait_for_pushes(collector: Collector) -> None:
         timeout_s=120,
         what="a push of each client",
     )
+
+
+def test_a_java_client_that_meets_a_broker_without_telemetry_pushes_no_more(
+    jar: Path, token_file: Path
+) -> None:
+    """So a bridge is removed when no client comes by it any more."""
+    port = free_port()
+    config = {
+        "bridge": {"bind": f"{LOOPBACK}:{port}", "token": {"file": str(token_file)}},
+        "subscriptions": {"store": "sqlite", "path": "./subscriptions.db"},
+        "rest": {"bind": f"{LOOPBACK}:{free_port()}"},
+        "plugins": [{"type": "console"}],
+    }
+    with (
+        KafkaBroker(
+            plugins=[jar], listeners=[Listener(name="DIRECT")], properties=properties(token_file, port)
+        ) as broker,
+        Sidecar(config) as receiver,
+    ):
+        broker.alter_client_metrics("all", ["*"], 1_000)
+        broker.create_topic("moved")
+        java, other = (
+            kind(Mode.PRODUCER, bootstrap=broker.bootstrap, topic="moved", client_id=name)
+            for kind, name in ((JavaClient, "java"), (LibrdkafkaClient, "librdkafka"))
+        )
+
+        def pushes(client_id: str) -> int:
+            clients = receiver.http.get("/v1/clients").json()["items"]
+            return sum(client["pushes"] for client in clients if client["client_id"] == client_id)
+
+        def has_pushed(client_id: str, count: int) -> None:
+            wait_until(lambda: pushes(client_id) >= count, timeout_s=120, what=f"{count} of {client_id}")
+
+        with java, other:
+            has_pushed("java", 1)
+            bridge: dict[str, str] = {}
+
+            def without(lines: dict[str, str]) -> dict[str, str]:
+                bridge.update((key, lines[key]) for key in properties(token_file, port))
+                return {key: value for key, value in lines.items() if key not in bridge}
+
+            _restart(broker, without)
+            produced = java.records
+            wait_until(lambda: java.records > produced, timeout_s=120, what="a record to the broker alone")
+            _restart(broker, lambda lines: lines | bridge)
+            before = pushes("java")
+            has_pushed("librdkafka", pushes("librdkafka") + 5)
+            assert pushes("java") == before
