@@ -36,13 +36,14 @@ from receiver.wire.headers import (
     encode_response_header,
     response_header_version,
 )
+from receiver.wire.k17_sasl_handshake import SaslHandshakeResponse
 from receiver.wire.k18_api_versions import ApiVersion, ApiVersionsResponse
+from receiver.wire.k36_sasl_authenticate import SaslAuthenticateResponse
 from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsResponse
 from receiver.wire.k72_push_telemetry import PushTelemetryResponse
 from receiver.wire.primitives import Reader
 from receiver.wire.telemetry_requests import decode_telemetry_request
 from receiver.wire.uuid import RESERVED_UUIDS, Uuid, random_uuid
-from receiver.wire.writer import Writer
 
 #: The longest request in bytes.
 MAX_FRAME_BYTES: Final = 16 << 20
@@ -68,7 +69,6 @@ _OWN_RANGES: Final[Mapping[int, tuple[int, int]]] = {
 }
 _SASL: Final = frozenset({api_keys.SASL_HANDSHAKE, api_keys.SASL_AUTHENTICATE})
 _BEFORE_LOGIN: Final = _SASL | {api_keys.API_VERSIONS}
-_SESSION_LIFETIME: Final = struct.Struct(">q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,32 +296,21 @@ class Kit:
 
     def _sasl(self, request: Request, header: RequestHeader, reader: Reader) -> Reply:
         login = self._logins[request.connection.number]
-        writer = Writer()
         if header.api_key == api_keys.SASL_HANDSHAKE:
             mechanism = k17_sasl_handshake.decode_request(reader, header.api_version).mechanism
             known = mechanism == "PLAIN"
             login.raw_token = known and header.api_version == 0
             request.error = ErrorCode.NONE if known else ErrorCode.UNSUPPORTED_SASL_MECHANISM
-            writer.int16(request.error)
-            writer.array_length(1)
-            writer.string("PLAIN")
-            return Reply(_response(header, writer.take()), close=not known, request=request)
+            shaken = SaslHandshakeResponse(error_code=request.error, mechanisms=("PLAIN",))
+            body = k17_sasl_handshake.encode_response(shaken, header.api_version)
+            return Reply(_response(header, body), close=not known, request=request)
         token = k36_sasl_authenticate.decode_request(reader, header.api_version).auth_bytes
         login.done = self._authenticates(token)
         request.error = ErrorCode.NONE if login.done else ErrorCode.SASL_AUTHENTICATION_FAILED
         message = None if login.done else "Authentication failed: wrong user or password"
-        writer.int16(request.error)
-        if header.api_version >= 2:
-            writer.compact_nullable_string(message)
-            writer.compact_bytes_field(b"")
-        else:
-            writer.nullable_string(message)
-            writer.bytes_field(b"")
-        if header.api_version >= 1:
-            writer.fixed(_SESSION_LIFETIME, 0)
-        if header.api_version >= 2:
-            writer.tagged_fields(())
-        return Reply(_response(header, writer.take()), close=not login.done, request=request)
+        answer = SaslAuthenticateResponse(error_code=request.error, error_message=message)
+        body = k36_sasl_authenticate.encode_response(answer, header.api_version)
+        return Reply(_response(header, body), close=not login.done, request=request)
 
     def _authenticates(self, token: bytes) -> bool:
         """Check a token of SASL PLAIN (RFC 4616): authorization id, user, password."""

@@ -60,3 +60,14 @@ def encode_request(request: SaslHandshakeRequest, version: int) -> bytes:
     writer = Writer()
     writer.string(request.mechanism)
     return writer.take()
+
+
+def encode_response(value: SaslHandshakeResponse, version: int) -> bytes:
+    """Write a response body (KIP-43)."""
+    check_version(api_keys.SASL_HANDSHAKE, version, SUPPORTED_VERSIONS)
+    writer = Writer()
+    writer.int16(value.error_code)
+    writer.array_length(len(value.mechanisms))
+    for mechanism in value.mechanisms:
+        writer.string(mechanism)
+    return writer.take()

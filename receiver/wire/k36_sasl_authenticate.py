@@ -13,6 +13,7 @@ logged.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from struct import Struct
 from typing import Final
 
 from receiver.wire import api_keys
@@ -25,6 +26,8 @@ SUPPORTED_VERSIONS: Final = range(3)
 
 _FIRST_WITH_LIFETIME = 1
 _FIRST_FLEXIBLE = 2
+
+_LIFETIME = Struct(">q")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,4 +96,23 @@ def encode_request(request: SaslAuthenticateRequest, version: int) -> bytes:
         writer.tagged_fields(request.tagged_fields)
     else:
         writer.bytes_field(request.auth_bytes)
+    return writer.take()
+
+
+def encode_response(value: SaslAuthenticateResponse, version: int) -> bytes:
+    """Write a response body; fields that the version lacks are left out (KIP-152, KIP-368)."""
+    check_version(api_keys.SASL_AUTHENTICATE, version, SUPPORTED_VERSIONS)
+    flexible = version >= _FIRST_FLEXIBLE
+    writer = Writer()
+    writer.int16(value.error_code)
+    if flexible:
+        writer.compact_nullable_string(value.error_message)
+        writer.compact_bytes_field(value.auth_bytes)
+    else:
+        writer.nullable_string(value.error_message)
+        writer.bytes_field(value.auth_bytes)
+    if version >= _FIRST_WITH_LIFETIME:
+        writer.fixed(_LIFETIME, value.session_lifetime_ms)
+    if flexible:
+        writer.tagged_fields(value.tagged_fields)
     return writer.take()

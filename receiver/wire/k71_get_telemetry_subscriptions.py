@@ -72,6 +72,43 @@ def decode_request(reader: Reader, version: int) -> GetTelemetrySubscriptionsReq
     )
 
 
+def encode_request(value: GetTelemetrySubscriptionsRequest, version: int) -> bytes:
+    """Write a request body; after version 0 the request header has the client instance id."""
+    check_version(api_keys.GET_TELEMETRY_SUBSCRIPTIONS, version, SUPPORTED_VERSIONS)
+    writer = Writer()
+    if version == 0:
+        writer.uuid(value.client_instance_id)
+    writer.tagged_fields(value.tagged_fields)
+    return writer.take()
+
+
+def decode_response(reader: Reader, version: int) -> GetTelemetrySubscriptionsResponse:
+    """Read a response body (KIP-714 and KIP-1313, "GetTelemetrySubscriptions API")."""
+    check_version(api_keys.GET_TELEMETRY_SUBSCRIPTIONS, version, SUPPORTED_VERSIONS)
+    throttle_time_ms, error_code = reader.fixed(_THROTTLE_AND_ERROR, "ThrottleTimeMs and ErrorCode")
+    client_instance_id = reader.uuid("ClientInstanceId") if version == 0 else ZERO_UUID
+    subscription_id = reader.int32("SubscriptionId")
+    codecs = reader.compact_array_length("AcceptedCompressionTypes")
+    accepted = tuple([reader.int8("AcceptedCompressionTypes") for _ in range(codecs)])
+    push_interval_ms, telemetry_max_bytes, delta_temporality = reader.fixed(
+        _INTERVAL_LIMIT_TEMPORALITY, "PushIntervalMs, TelemetryMaxBytes and DeltaTemporality"
+    )
+    prefixes = reader.compact_array_length("RequestedMetrics")
+    requested = tuple([reader.compact_string("RequestedMetrics") for _ in range(prefixes)])
+    return GetTelemetrySubscriptionsResponse(
+        throttle_time_ms=throttle_time_ms,
+        error_code=error_code,
+        client_instance_id=client_instance_id,
+        subscription_id=subscription_id,
+        accepted_compression_types=accepted,
+        push_interval_ms=push_interval_ms,
+        telemetry_max_bytes=telemetry_max_bytes,
+        delta_temporality=delta_temporality,
+        requested_metrics=requested,
+        tagged_fields=reader.tagged_fields("GetTelemetrySubscriptionsResponse's tagged fields"),
+    )
+
+
 def encode_response(value: GetTelemetrySubscriptionsResponse, version: int) -> bytes:
     """Write a response body; fields that the version lacks are left out."""
     check_version(api_keys.GET_TELEMETRY_SUBSCRIPTIONS, version, SUPPORTED_VERSIONS)

@@ -100,6 +100,34 @@ def decode_request(reader: Reader, version: int, *, cut: bool = False) -> PushTe
     )
 
 
+def encode_request(value: PushTelemetryRequest, version: int) -> bytes:
+    """Write a request body; after version 0 the request header has the client instance id."""
+    check_version(api_keys.PUSH_TELEMETRY, version, SUPPORTED_VERSIONS)
+    writer = Writer()
+    if version == 0:
+        writer.uuid(value.client_instance_id)
+    writer.fixed(
+        _SUBSCRIPTION_TERMINATING_CODEC, value.subscription_id, value.terminating, value.compression_type
+    )
+    if value.metrics is None:
+        writer.unsigned_varint(0)
+    else:
+        writer.compact_bytes_field(bytes(value.metrics))
+    writer.tagged_fields(value.tagged_fields)
+    return writer.take()
+
+
+def decode_response(reader: Reader, version: int) -> PushTelemetryResponse:
+    """Read a response body (KIP-714, "PushTelemetry API")."""
+    check_version(api_keys.PUSH_TELEMETRY, version, SUPPORTED_VERSIONS)
+    throttle_time_ms, error_code = reader.fixed(_THROTTLE_AND_ERROR, "ThrottleTimeMs and ErrorCode")
+    return PushTelemetryResponse(
+        throttle_time_ms=throttle_time_ms,
+        error_code=error_code,
+        tagged_fields=reader.tagged_fields("PushTelemetryResponse's tagged fields"),
+    )
+
+
 def encode_response(value: PushTelemetryResponse, version: int) -> bytes:
     """Write a response body (KIP-714, "PushTelemetry API")."""
     check_version(api_keys.PUSH_TELEMETRY, version, SUPPORTED_VERSIONS)

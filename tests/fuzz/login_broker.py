@@ -20,7 +20,6 @@ from receiver.wire.headers import (
 from receiver.wire.k17_sasl_handshake import SaslHandshakeResponse
 from receiver.wire.k36_sasl_authenticate import SaslAuthenticateResponse
 from receiver.wire.primitives import Reader
-from tests.testbed import messages
 from tests.testbed.scripted_broker import API_VERSIONS, SASL_HANDSHAKE, Answers
 
 #: The principal of a login whose name the receiver cannot read.
@@ -113,7 +112,7 @@ class LoginBroker:
             self._mechanism, self._claimed = mechanism, None
         self.dead = self.dead or error != 0
         answer = SaslHandshakeResponse(error_code=error, mechanisms=MECHANISMS)
-        return correlation_id.to_bytes(4, "big", signed=True) + messages.encode_sasl_handshake_response(
+        return correlation_id.to_bytes(4, "big", signed=True) + k17_sasl_handshake.encode_response(
             answer, version
         )
 
@@ -128,7 +127,7 @@ class LoginBroker:
         header = ResponseHeader(correlation_id=correlation_id)
         return encode_response_header(
             header, response_header_version(_SASL_AUTHENTICATE, version)
-        ) + messages.encode_sasl_authenticate_response(answer, version)
+        ) + k36_sasl_authenticate.encode_response(answer, version)
 
     def _token(self, mechanism: str, token: bytes) -> SaslAuthenticateResponse:
         if mechanism == "GSSAPI":

@@ -18,7 +18,7 @@ from receiver.request_log import RequestLog
 from receiver.settings.limits import LimitsSettings, PeerLimitsSettings
 from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.identity import ClientIdentity
-from receiver.wire import api_keys
+from receiver.wire import api_keys, k71_get_telemetry_subscriptions, k72_push_telemetry
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.headers import RequestHeader
 from receiver.wire.k71_get_telemetry_subscriptions import (
@@ -28,7 +28,6 @@ from receiver.wire.k71_get_telemetry_subscriptions import (
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.telemetry_requests import TelemetryRequest
 from receiver.wire.uuid import ZERO_UUID, Uuid
-from tests.testbed import messages
 from tests.unit.session.support import Clock, connection, read_push, read_subscriptions, telemetry_core
 
 OTLP = (Path(__file__).parents[2] / "data" / "payloads" / "franz-producer-okprefix-02.bin").read_bytes()
@@ -84,10 +83,10 @@ class Core:
     def call(self, request: TelemetryRequest) -> None:
         self._tokens += 1
         if isinstance(request, PushTelemetryRequest):
-            key, body = api_keys.PUSH_TELEMETRY, messages.encode_push_request(request, 0)
+            key, body = api_keys.PUSH_TELEMETRY, k72_push_telemetry.encode_request(request, 0)
         else:
             key = api_keys.GET_TELEMETRY_SUBSCRIPTIONS
-            body = messages.encode_subscriptions_request(request, 0)
+            body = k71_get_telemetry_subscriptions.encode_request(request, 0)
         header = RequestHeader(api_key=key, api_version=0, correlation_id=self._tokens)
         sent = Call(1, self._tokens, header, body)
         self._calls.call(self.identity, sent, self.answers.append)

@@ -23,6 +23,7 @@ from receiver.gateway import core_link
 from receiver.host.discovery import load_plugins
 from receiver.host.host import PluginHost
 from receiver.telemetry.compression import CODECS
+from receiver.wire import k71_get_telemetry_subscriptions, k72_push_telemetry
 from receiver.wire.api_keys import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from receiver.wire.error_codes import ErrorCode
 from receiver.wire.frame_rewriter import frame
@@ -32,7 +33,6 @@ from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.primitives import Reader
 from receiver.wire.uuid import ZERO_UUID, Uuid
 from receiver.wire.walk import compiled
-from tests.testbed import messages
 from tests.testbed.scripted_broker import Answers, framed, produce_frame
 from tests.unit.gateway.support import Gate, Relayed, on_loop, receive_frame, relayed, send
 
@@ -76,9 +76,9 @@ class Client:
 
     async def get(self, *, marker: bool = False) -> None:
         request = GetTelemetrySubscriptionsRequest(client_instance_id=self._instance)
-        body = messages.encode_subscriptions_request(request, 0)
+        body = k71_get_telemetry_subscriptions.encode_request(request, 0)
         answer = await self._ask(GET_TELEMETRY_SUBSCRIPTIONS, body, marker=marker)
-        response = messages.decode_subscriptions_response(answer, 0)
+        response = k71_get_telemetry_subscriptions.decode_response(answer, 0)
         assert response.error_code == ErrorCode.NONE
         self._instance, self._subscription = response.client_instance_id, response.subscription_id
 
@@ -90,8 +90,8 @@ class Client:
             compression_type=CODECS["zstd"],
             metrics=JAVA_PRODUCER.zstd(),
         )
-        answer = await self._ask(PUSH_TELEMETRY, messages.encode_push_request(request, 0), marker=marker)
-        assert messages.decode_push_response(answer, 0).error_code == ErrorCode.NONE
+        answer = await self._ask(PUSH_TELEMETRY, k72_push_telemetry.encode_request(request, 0), marker=marker)
+        assert k72_push_telemetry.decode_response(answer, 0).error_code == ErrorCode.NONE
 
     async def produce_without_answer(self) -> None:
         """From now on each request needs a marker."""

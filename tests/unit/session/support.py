@@ -53,7 +53,6 @@ from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.primitives import Reader
 from receiver.wire.telemetry_requests import SUPPORTED_VERSIONS, decode_telemetry_request
 from receiver.wire.uuid import ZERO_UUID, Uuid
-from tests.testbed import messages
 from tests.testbed.scripted_broker import (
     CLUSTER_ID,
     NODE_ID,
@@ -380,7 +379,7 @@ def get_subscriptions(
     instance: Uuid = ZERO_UUID, correlation_id: int = 71, *, client_id: str = "raw", version: int = 0
 ) -> bytes:
     """A GetTelemetrySubscriptions request."""
-    body = messages.encode_subscriptions_request(
+    body = k71_get_telemetry_subscriptions.encode_request(
         GetTelemetrySubscriptionsRequest(client_instance_id=instance), 0
     )
     return request_frame(
@@ -397,7 +396,7 @@ def push(
     terminating: bool = False,
 ) -> bytes:
     """A PushTelemetry request."""
-    body = messages.encode_push_request(
+    body = k72_push_telemetry.encode_request(
         PushTelemetryRequest(
             client_instance_id=instance,
             subscription_id=subscription_id,
@@ -439,7 +438,7 @@ def read_subscriptions(answer: bytes, correlation_id: int = 71) -> GetTelemetryS
     reader = Reader(answer)
     version = response_header_version(api_keys.GET_TELEMETRY_SUBSCRIPTIONS, 0)
     assert decode_response_header(reader, version).correlation_id == correlation_id
-    response = messages.decode_subscriptions_response(reader, 0)
+    response = k71_get_telemetry_subscriptions.decode_response(reader, 0)
     reader.expect_end()
     return response
 
@@ -449,7 +448,7 @@ def read_push(answer: bytes, correlation_id: int = 72) -> int:
     reader = Reader(answer)
     version = response_header_version(api_keys.PUSH_TELEMETRY, 0)
     assert decode_response_header(reader, version).correlation_id == correlation_id
-    response = messages.decode_push_response(reader, 0)
+    response = k72_push_telemetry.decode_response(reader, 0)
     reader.expect_end()
     return response.error_code
 

@@ -20,7 +20,7 @@ from receiver.testkit.judge import ClientJudgement, judge
 from receiver.testkit.kit import Kit
 from receiver.testkit.recording import KIT, Connection
 from receiver.testkit.script import Script, load_script
-from receiver.wire import api_keys, k18_api_versions
+from receiver.wire import api_keys, k18_api_versions, k71_get_telemetry_subscriptions, k72_push_telemetry
 from receiver.wire.headers import RequestHeader, at_body, encode_request_header
 from receiver.wire.k18_api_versions import ApiVersionsRequest
 from receiver.wire.k71_get_telemetry_subscriptions import (
@@ -29,7 +29,6 @@ from receiver.wire.k71_get_telemetry_subscriptions import (
 )
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.uuid import ZERO_UUID, Uuid
-from tests.testbed import messages
 
 CLUSTER = "testkit-cluster-AAAAAA"
 NODES = (Node(1, "127.0.0.1", 9091), Node(2, "127.0.0.1", 9092))
@@ -222,14 +221,14 @@ class ScriptedClient:
         self.hello()
 
     def get(self) -> None:
-        body = messages.encode_subscriptions_request(
+        body = k71_get_telemetry_subscriptions.encode_request(
             GetTelemetrySubscriptionsRequest(client_instance_id=self.get_id()), self.rpc_version
         )
         answer = self.send(GET, self.rpc_version, body)
         if answer is None:
             self._lost()
             return
-        told = messages.decode_subscriptions_response(
+        told = k71_get_telemetry_subscriptions.decode_response(
             at_body(answer, GET, self.rpc_version), self.rpc_version
         )
         self._throttled(told.throttle_time_ms)
@@ -259,13 +258,15 @@ class ScriptedClient:
             compression_type=codec if encoded else self.codec_of_nothing(),
             metrics=encoded,
         )
-        body = messages.encode_push_request(request, self.rpc_version)
+        body = k72_push_telemetry.encode_request(request, self.rpc_version)
         answer = self.send(PUSH, self.rpc_version, body)
         self.pushes += 1
         if answer is None:
             self._lost()
             return
-        response = messages.decode_push_response(at_body(answer, PUSH, self.rpc_version), self.rpc_version)
+        response = k72_push_telemetry.decode_response(
+            at_body(answer, PUSH, self.rpc_version), self.rpc_version
+        )
         self._throttled(response.throttle_time_ms)
         if response.error_code:
             after = self.after_error(response.error_code, told)

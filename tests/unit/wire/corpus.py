@@ -23,7 +23,6 @@ from receiver.wire.headers import (
     response_header_version,
 )
 from receiver.wire.primitives import Reader
-from tests.testbed import messages
 
 FRAMES = Path(__file__).parents[2] / "data" / "frames"
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
@@ -59,20 +58,20 @@ REQUESTS = {
     18: Codec(decode=k18_api_versions.decode_request, encode=k18_api_versions.encode_request),
     36: Codec(decode=k36_sasl_authenticate.decode_request, encode=k36_sasl_authenticate.encode_request),
     71: Codec(
-        decode=k71_get_telemetry_subscriptions.decode_request, encode=messages.encode_subscriptions_request
+        decode=k71_get_telemetry_subscriptions.decode_request,
+        encode=k71_get_telemetry_subscriptions.encode_request,
     ),
-    72: Codec(decode=k72_push_telemetry.decode_request, encode=messages.encode_push_request),
+    72: Codec(decode=k72_push_telemetry.decode_request, encode=k72_push_telemetry.encode_request),
 }
 RESPONSES = {
-    17: Codec(decode=k17_sasl_handshake.decode_response, encode=messages.encode_sasl_handshake_response),
+    17: Codec(decode=k17_sasl_handshake.decode_response, encode=k17_sasl_handshake.encode_response),
     18: Codec(decode=k18_api_versions.decode_response, encode=k18_api_versions.encode_response),
-    36: Codec(
-        decode=k36_sasl_authenticate.decode_response, encode=messages.encode_sasl_authenticate_response
-    ),
+    36: Codec(decode=k36_sasl_authenticate.decode_response, encode=k36_sasl_authenticate.encode_response),
     71: Codec(
-        decode=messages.decode_subscriptions_response, encode=k71_get_telemetry_subscriptions.encode_response
+        decode=k71_get_telemetry_subscriptions.decode_response,
+        encode=k71_get_telemetry_subscriptions.encode_response,
     ),
-    72: Codec(decode=messages.decode_push_response, encode=k72_push_telemetry.encode_response),
+    72: Codec(decode=k72_push_telemetry.decode_response, encode=k72_push_telemetry.encode_response),
 }
 
 #: Every version that is read and written, by key.

@@ -16,10 +16,10 @@ from receiver.wire.errors import WireError
 from receiver.wire.header_versions import FIRST_WITH_HEADER_V3, LATEST
 from receiver.wire.headers import request_header_version, response_header_version
 from receiver.wire.k18_api_versions import ApiVersionsRequest, encode_request
+from receiver.wire.k71_get_telemetry_subscriptions import decode_response
 from receiver.wire.primitives import Reader
 from receiver.wire.uuid import ZERO_UUID, Uuid
 from receiver.wire.writer import Writer
-from tests.testbed.messages import decode_subscriptions_response
 from tests.testbed.scripted_broker import framed, request_frame, split
 from tests.unit.session.support import (
     ARRIVALS,
@@ -79,7 +79,7 @@ def translating(arrival: str = WHOLE) -> Wire:
 
 
 def get_v1_error(answer: bytes) -> int:
-    return decode_subscriptions_response(Reader(answer[5:]), 1).error_code
+    return decode_response(Reader(answer[5:]), 1).error_code
 
 
 # -- origin of the id: the table of KIP-1313, "Alignment of identifiers" ---------------------------
@@ -110,7 +110,7 @@ def test_a_new_client_names_its_own_id_in_version_0() -> None:
 def test_a_new_client_names_its_own_id_in_the_header_in_version_1(arrival: str) -> None:
     wire = Wire(arrival=arrival)
     answer = wire.exchange(get_v1(MINE))
-    response = decode_subscriptions_response(Reader(answer[5:]), 1)
+    response = decode_response(Reader(answer[5:]), 1)
     assert response.error_code == ErrorCode.NONE
     assert wire.identity.client_instance_id == MINE
     assert read_push(wire.exchange(push_v1(MINE, response.subscription_id))) == ErrorCode.NONE
