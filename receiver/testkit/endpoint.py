@@ -8,11 +8,12 @@ import os
 import ssl
 import struct
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self, TypeAlias
 
 from receiver.settings.hostport import HostPort
 from receiver.testkit.data_path import Node
@@ -22,8 +23,8 @@ from receiver.testkit.script import Script
 from receiver.wire.uuid import random_uuid, uuid_to_text
 from receiver.workers import start_task
 
-#: Frames of a connection with their time of arrival; None at its end.
-_Frames = asyncio.Queue[tuple[float, bytes] | None]
+#: Frames of a connection; None at its end.
+_Frames: TypeAlias = "asyncio.Queue[_Frame | None]"
 
 _LENGTH: Final = struct.Struct(">i")
 #: Requests of a connection that are read ahead, so that their time of arrival is exact.
@@ -32,6 +33,9 @@ _READ_AHEAD: Final = 8
 _MAX_HELD_BYTES: Final = 64 << 20
 #: Seconds in which a client must take an answer.
 _WRITE_WITHIN_S: Final = 30.0
+#: Seconds between two looks at how late the event loop is, and for which a look counts.
+_LOOK_EVERY_S: Final = 0.02
+_LOOK_COUNTS_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +50,39 @@ class EndpointOptions:
     """The login of SASL PLAIN that clients need; None for none."""
     tls: ssl.SSLContext | None = None
     """The server's TLS context; None for plaintext."""
+
+
+class _Frame(NamedTuple):
+    """A request of a client."""
+
+    at: float
+    """When it was read, in seconds since the kit began."""
+    late: float
+    """Seconds by which it may have arrived before."""
+    data: bytes
+
+
+class Lateness:
+    """How late the event loop reads what clients send, because the machine or the kit is busy.
+
+    Args:
+        now: The time in seconds.
+    """
+
+    def __init__(self, now: float) -> None:
+        self._due = now + _LOOK_EVERY_S
+        self._looks: deque[tuple[float, float]] = deque()
+
+    def look(self, now: float) -> None:
+        """Record a look, which was due some time after the last one."""
+        self._looks.append((now, max(0.0, now - self._due)))
+        while self._looks[0][0] < now - _LOOK_COUNTS_S:
+            self._looks.popleft()
+        self._due = now + _LOOK_EVERY_S
+
+    def at(self, now: float) -> float:
+        """Return the seconds by which what is read now may be late."""
+        return max([now - self._due, 0.0, *(late for _, late in self._looks)])
 
 
 class Endpoint:
@@ -65,6 +102,8 @@ class Endpoint:
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._held = 0
+        self._lateness = Lateness(0.0)
+        self._looking: asyncio.Task[None] | None = None
 
     @property
     def now(self) -> float:
@@ -72,6 +111,7 @@ class Endpoint:
         return time.monotonic() - self._start
 
     async def __aenter__(self) -> Self:
+        self._looking = start_task("testkit-lateness", self._look())
         try:
             for index, address in enumerate(self._options.bind):
                 server = await asyncio.start_server(
@@ -96,9 +136,15 @@ class Endpoint:
     async def _stop(self) -> None:
         for server in self._servers:
             server.close()
-        for task in self._tasks:
+        tasks = [*self._tasks, *([] if self._looking is None else [self._looking])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            self._lateness.look(self.now)
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, node_id: int) -> None:
         if len(self._tasks) >= MAX_CONNECTIONS:
@@ -120,7 +166,8 @@ class Endpoint:
             self.kit.close(self.now, connection, KIT)
             reading.cancel()
             while not frames.empty():
-                self._held -= len((frames.get_nowait() or (0.0, b""))[1])
+                left = frames.get_nowait()
+                self._held -= 0 if left is None else len(left.data)
             writer.transport.abort()
 
     async def _read(self, reader: asyncio.StreamReader, connection: Connection, frames: _Frames) -> None:
@@ -139,8 +186,8 @@ class Endpoint:
     async def _read_frame(self, reader: asyncio.StreamReader, size: int, frames: _Frames) -> None:
         self._held += size
         try:
-            frame = await reader.readexactly(size)
-            await frames.put((self.now, frame))
+            data = await reader.readexactly(size)
+            await frames.put(_Frame(self.now, self._lateness.at(self.now), data))
         except BaseException:
             self._held -= size
             raise
@@ -151,18 +198,19 @@ class Endpoint:
         connection: Connection,
         frames: _Frames,
     ) -> None:
-        while (arrived := await frames.get()) is not None:
-            at, frame = arrived
-            self._held -= len(frame)
-            reply = self.kit.take(at, connection, frame, self._nodes(writer))
+        while (frame := await frames.get()) is not None:
+            self._held -= len(frame.data)
+            reply = self.kit.take(frame.at, connection, frame.data, self._nodes(writer))
+            if reply.request is not None:
+                reply.request.late = frame.late
             if reply.delay_s:
                 await asyncio.sleep(reply.delay_s)
             if reply.data is not None:
+                if reply.request is not None:
+                    reply.request.answered = self.now  # before the client can have it
                 writer.write(_LENGTH.pack(len(reply.data)) + reply.data)
                 async with asyncio.timeout(_WRITE_WITHIN_S):
                     await writer.drain()
-                if reply.request is not None:
-                    reply.request.answered = self.now
             if reply.close:
                 return
 

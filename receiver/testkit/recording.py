@@ -85,17 +85,25 @@ class Request:
 
     connection: Connection
     at: float
-    """When its last byte arrived."""
+    """When its last byte was read."""
     api_key: int
     api_version: int
     client_id: str | None = None
     header_id: Uuid | None = None
     """The client instance id of its header (KIP-1313); None before header v3."""
+    late: float = 0.0
+    """Seconds by which its last byte may have arrived before ``at``, because the kit was busy."""
     answered: float | None = None
+    """When its answer was sent."""
     error: int = 0
     throttle_ms: int = 0
     step: str = ""
     """The step of the script that answered."""
+
+    @property
+    def earliest(self) -> float:
+        """The earliest time at which its last byte may have arrived."""
+        return self.at - self.late
 
 
 @dataclass(eq=False, slots=True, kw_only=True)

@@ -46,7 +46,7 @@ def asks_at_once(client: ClientRecording) -> Verdict:
         for push in _refused(client, code):
             following = client.next_after(push)
             if isinstance(following, Get) and push.answered is not None:
-                waits.append((following.at - push.answered, code.name))
+                waits.append((following.earliest - push.answered, code.name))
     if not waits:
         return untried("no such answer in the middle of the client's life")
     late = [(wait, name) for wait, name in waits if wait > _AT_ONCE_S]

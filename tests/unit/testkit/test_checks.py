@@ -14,6 +14,7 @@ from receiver.testkit.kit import Kit
 from receiver.wire.uuid import ONE_UUID, ZERO_UUID, Uuid
 from tests.unit.testkit.scripted_client import (
     PREFIX,
+    PUSH,
     ScriptedClient,
     Told,
     Value,
@@ -574,6 +575,52 @@ def test_a_client_with_one_fault_fails_the_check_of_it(check: str) -> None:
     judged = verdicts(client)
     failures = {j.check.id: j.verdict.seen for j in judged.judgements if j.verdict.passed is False}
     assert set(failures) == {check} | also, failures
+
+
+class IsReadLate(ScriptedClient):
+    """The kit is busy when its second push comes, and says so or does not."""
+
+    said = True
+
+    def send(self, key: int, version: int, body: bytes) -> bytes | None:
+        late = 0.3 if key == PUSH and self.pushes == 1 else 0.0
+        self.now += late
+        answer = super().send(key, version, body)
+        self.now -= late
+        if self.connection is not None and self.said:
+            self.connection.requests[-1].late = late
+        return answer
+
+
+class IsReadLateInSilence(IsReadLate):
+    said = False
+
+
+def test_a_client_is_not_early_because_the_kit_was_late() -> None:
+    assert found(verdicts(IsReadLate, seconds=20), False) == set()
+    assert found(verdicts(IsReadLateInSilence, seconds=20), False) == {"TK-022"}
+
+
+class OnceOverMaximum(AverageOverMaximum):
+    """Its window moved between the average and the maximum of one push."""
+
+    def values(self) -> list[Value]:
+        return super().values() if self.pushes == 1 else ScriptedClient.values(self)
+
+
+def test_one_average_over_its_maximum_is_no_proof() -> None:
+    assert found(verdicts(OnceOverMaximum), False) == set()
+
+
+class CompressesNothing(ScriptedClient):
+    """As Java clients when no metric matched."""
+
+    def codec(self, told: Told, data: bytes) -> int:
+        return told.accepted_compression_types[0] if told.accepted_compression_types else 0
+
+
+def test_compressed_empty_metrics_are_found() -> None:
+    assert found(verdicts(CompressesNothing), False) == {"TK-054"}
 
 
 class GoesOnAnyway(ScriptedClient):
