@@ -15,16 +15,22 @@ import typer
 from receiver.cli.output import fail
 from receiver.patterns import compile_pattern
 from receiver.settings.hostport import HostPort
+from receiver.tls import tls_problem
 from receiver.wire.errors import WireError
 from spark_streaming.system_errors import reason_of
 
 if TYPE_CHECKING:
+    from receiver.testkit.broker_client import Access
     from receiver.testkit.checks.judged import Judged
     from receiver.testkit.endpoint import Endpoint, EndpointOptions
     from receiver.testkit.judge import ClientJudgement
+    from receiver.testkit.kit import Credentials
 
 #: The variable with the password of SASL PLAIN.
 PASSWORD_VARIABLE: Final = "KAFKA_TELEMETRY_TESTKIT_PASSWORD"  # noqa: S105 # a name, not a password
+
+#: The mechanisms of SASL by which a broker is asked.
+_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 _EXIT_FAILED: Final = 1
 _EXIT_USAGE: Final = 2
@@ -87,15 +93,30 @@ def judge_clients(
     sasl_user: Annotated[
         str | None,
         typer.Option(
-            help=f"Demand SASL PLAIN from this user. The variable {PASSWORD_VARIABLE} has the password.",
+            help="Demand SASL PLAIN from this user; with --against, log in as this user. The variable "
+            f"{PASSWORD_VARIABLE} has the password.",
             metavar="NAME",
         ),
     ] = None,
+    sasl_mechanism: Annotated[
+        str | None,
+        typer.Option(
+            help=f"With --against, how to log in: {', '.join(_MECHANISMS)}; PLAIN by default.", metavar="NAME"
+        ),
+    ] = None,
     tls_certificate: Annotated[
-        Path | None, typer.Option(help="PEM file with the chain to show: TLS.", metavar="FILE")
+        Path | None, typer.Option(help="PEM file with the certificate chain to show: TLS.", metavar="FILE")
     ] = None,
     tls_key: Annotated[
         Path | None, typer.Option(help="PEM file with its private key, not encrypted.", metavar="FILE")
+    ] = None,
+    tls_ca: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --against, PEM file with the authorities that the broker's certificate is checked "
+            "against: TLS.",
+            metavar="FILE",
+        ),
     ] = None,
 ) -> None:
     """Judge the telemetry of Kafka clients, without a broker.
@@ -116,7 +137,11 @@ def judge_clients(
     from receiver.testkit.script import ScriptError, load_script
 
     if against is not None:
-        raise _judge_broker(_address(against, "--against"), report)
+        access = _access(sasl_user, sasl_mechanism or "PLAIN", tls_certificate, tls_key, tls_ca)
+        raise _judge_broker(_address(against, "--against"), access, report)
+    for option, value in (("--sasl-mechanism", sasl_mechanism), ("--tls-ca", tls_ca)):
+        if value is not None:
+            raise typer.BadParameter("only with --against", param_hint=option)
     try:
         steps = load_script(script)
     except ScriptError as error:
@@ -137,12 +162,17 @@ def judge_clients(
     raise typer.Exit(_status(judged, clients, failed=reports.has_failed(judged)))
 
 
-def _judge_broker(address: HostPort, report: ReportFormat) -> typer.Exit:
+def _judge_broker(address: HostPort, access: Access, report: ReportFormat) -> typer.Exit:
+    from receiver.gateway.upstream.broker_login import BrokerLoginError
     from receiver.testkit.broker_checks import judge_broker
     from receiver.testkit.report import has_failed
 
     try:
-        judged = judge_broker(address)
+        judged = judge_broker(address, access)
+    except ssl.SSLError as error:
+        return fail(f"--against: {address}: {tls_problem(error)}", _EXIT_USAGE)
+    except BrokerLoginError as error:
+        return fail(f"--against: {address}: {error}", _EXIT_USAGE)
     except (OSError, EOFError, WireError) as error:
         problem = reason_of(error) if isinstance(error, OSError) else str(error)
         return fail(f"--against: {address}: {problem}; is it a Kafka listener?", _EXIT_USAGE)
@@ -178,24 +208,53 @@ def _options(
     bind: list[str], advertise: list[str], user: str | None, certificate: Path | None, key: Path | None
 ) -> EndpointOptions:
     from receiver.testkit.endpoint import EndpointOptions
-    from receiver.testkit.kit import Credentials
 
     if advertise and len(advertise) != len(bind):
         raise typer.BadParameter(
             f"{len(advertise)} for {len(bind)} --bind; give one for each", param_hint="--advertise"
         )
-    credentials = None
-    if user is not None:
-        password = os.environ.get(PASSWORD_VARIABLE)
-        if not password:
-            raise typer.BadParameter(f"set the password in {PASSWORD_VARIABLE}", param_hint="--sasl-user")
-        credentials = Credentials(user, password)
+    tls = None
+    if certificate is not None or key is not None:
+        tls = _shown(ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), certificate, key)
     return EndpointOptions(
         bind=tuple(_address(text, "--bind") for text in bind),
         advertise=tuple(_address(text, "--advertise") for text in advertise),
-        credentials=credentials,
-        tls=_tls(certificate, key),
+        credentials=_credentials(user),
+        tls=tls,
     )
+
+
+def _access(
+    user: str | None, mechanism: str, certificate: Path | None, key: Path | None, ca: Path | None
+) -> Access:
+    from receiver.testkit.broker_client import Access
+
+    if mechanism not in _MECHANISMS:
+        raise typer.BadParameter(
+            f"{mechanism}: is none of {', '.join(_MECHANISMS)}", param_hint="--sasl-mechanism"
+        )
+    tls = None
+    if ca is not None:
+        try:
+            tls = ssl.create_default_context(cafile=ca)
+        except OSError as error:  # ssl.SSLError is one
+            raise typer.BadParameter(
+                f"{ca}: {_pem_problem(error, 'certificate')}", param_hint="--tls-ca"
+            ) from None
+    if certificate is not None or key is not None:
+        tls = _shown(tls or ssl.create_default_context(), certificate, key)
+    return Access(tls=tls, mechanism=mechanism, credentials=_credentials(user))
+
+
+def _credentials(user: str | None) -> Credentials | None:
+    from receiver.testkit.kit import Credentials
+
+    if user is None:
+        return None
+    password = os.environ.get(PASSWORD_VARIABLE)
+    if not password:
+        raise typer.BadParameter(f"set the password in {PASSWORD_VARIABLE}", param_hint="--sasl-user")
+    return Credentials(user, password)
 
 
 def _address(text: str, option: str) -> HostPort:
@@ -205,18 +264,21 @@ def _address(text: str, option: str) -> HostPort:
         raise typer.BadParameter(f"{text}: {error}", param_hint=option) from None
 
 
-def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
-    if certificate is None and key is None:
-        return None
+def _shown(context: ssl.SSLContext, certificate: Path | None, key: Path | None) -> ssl.SSLContext:
+    """Return the context, which shows a certificate."""
     if certificate is None or key is None:
         raise typer.BadParameter("give both --tls-certificate and --tls-key", param_hint="--tls-key")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(certificate, key)
     except OSError as error:  # ssl.SSLError is one
-        problem = error.strerror or "is no PEM file with a matching pair"
+        problem = _pem_problem(error, "matching pair")
         raise typer.BadParameter(f"{certificate} and {key}: {problem}", param_hint="--tls-key") from None
     return context
+
+
+def _pem_problem(error: OSError, what: str) -> str:
+    is_ssl = isinstance(error, ssl.SSLError)
+    return f"is no PEM file with a {what}" if is_ssl else error.strerror or str(error)
 
 
 def _wanted(only: str | None) -> Callable[[str], bool]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any, Final
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from receiver.settings.hostport import HostPort
-from receiver.testkit.broker_client import BrokerClient, GetAnswer, connected
+from receiver.testkit.broker_client import Access, BrokerClient, GetAnswer, connected
 from receiver.testkit.checks.check import CheckText, Severity, Verdict, failed, passed, untried
 from receiver.testkit.checks.compression import codec_names
 from receiver.testkit.checks.judged import Judged, Judgement
@@ -30,6 +29,8 @@ _MUST, _SHOULD, _INFO = Severity.MUST, Severity.SHOULD, Severity.INFORMATIVE
 _MAX_INTERVAL_S: Final = 10.0
 _GZIP: Final = 1
 _UNKNOWN_CODEC: Final = 99
+_TELEMETRY: Final = frozenset({api_keys.GET_TELEMETRY_SUBSCRIPTIONS, api_keys.PUSH_TELEMETRY})
+_NO_SUBSCRIPTION: Final = "no subscription matches software name kafka-telemetry-testkit"
 
 _Try = Callable[[BrokerClient], Verdict]
 
@@ -65,25 +66,26 @@ class _NotToldError(Exception):
         self.verdict = verdict
 
 
-def judge_broker(address: HostPort, tls: ssl.SSLContext | None = None) -> BrokerJudgement:
+def judge_broker(address: HostPort, access: Access = Access()) -> BrokerJudgement:  # noqa: B008 # frozen
     """Run every check on a broker, in less than a minute.
 
     Raises:
         OSError: It does not accept connections, or does not answer.
         EOFError: It ends the connection.
         WireError: It does not answer as a broker does.
+        BrokerLoginError: It refuses the login.
     """
-    with connected(address, tls):
+    with connected(address, access):
         pass
     return BrokerJudgement(
         address=address,
-        judgements=tuple(Judgement(check, _verdict(check, address, tls)) for check in BROKER_CHECKS),
+        judgements=tuple(Judgement(check, _verdict(check, address, access)) for check in BROKER_CHECKS),
     )
 
 
-def _verdict(check: BrokerCheck, address: HostPort, tls: ssl.SSLContext | None) -> Verdict:
+def _verdict(check: BrokerCheck, address: HostPort, access: Access) -> Verdict:
     try:
-        with connected(address, tls) as client:
+        with connected(address, access) as client:
             return check.judge(client)
     except _NotToldError as problem:
         return problem.verdict
@@ -101,8 +103,7 @@ def sample() -> bytes:
 
 
 def _offers(client: BrokerClient) -> Verdict:
-    keys = {entry.api_key for entry in client.api_versions().api_keys}
-    if {api_keys.GET_TELEMETRY_SUBSCRIPTIONS, api_keys.PUSH_TELEMETRY} <= keys:
+    if {entry.api_key for entry in client.api_versions().api_keys} >= _TELEMETRY:
         return passed("both telemetry requests")
     return failed("ApiVersions lacks GetTelemetrySubscriptions or PushTelemetry")
 
@@ -116,11 +117,39 @@ def _unknown_version(client: BrokerClient) -> Verdict:
 
 
 def _half_identity(client: BrokerClient) -> Verdict:
-    own = [e for e in client.api_versions().api_keys if e.api_key == api_keys.API_VERSIONS]
-    if not own or own[0].max_version < 5:
+    if _latest(client, api_keys.API_VERSIONS) < 5:
         return untried("the broker lacks ApiVersions version 5")
     answer = client.api_versions(5, node_id=1)
     return _expect(answer.error_code, ErrorCode.INVALID_REQUEST)
+
+
+def _invalid_name(client: BrokerClient) -> Verdict:
+    return _expect(client.api_versions(name="my client").error_code, ErrorCode.INVALID_REQUEST)
+
+
+def _foreign_cluster(client: BrokerClient) -> Verdict:
+    if _latest(client, api_keys.API_VERSIONS) < 5:
+        return untried("the broker lacks ApiVersions version 5")
+    answer = client.api_versions(5, cluster_id="not-this-cluster", node_id=1)
+    return _expect(answer.error_code, ErrorCode.REBOOTSTRAP_REQUIRED)
+
+
+def _version_1(client: BrokerClient) -> Verdict:
+    if min(_latest(client, key) for key in _TELEMETRY) < 1:
+        return untried("the broker lacks version 1 of the telemetry requests")
+    instance = random_uuid(os.urandom)
+    told = client.get(instance, version=1)
+    if told.error:
+        return failed(f"GetTelemetrySubscriptions was answered {error_name(told.error)}")
+    if not told.subscription.metrics:
+        return untried(_NO_SUBSCRIPTION)
+    answer = client.push(instance, told.subscription.id, sample(), version=1)
+    return _expect(answer.error, ErrorCode.NONE)
+
+
+def _latest(client: BrokerClient, key: int) -> int:
+    """Return the latest version of a key that the broker speaks; -1 if it lacks the key."""
+    return next((e.max_version for e in client.api_versions().api_keys if e.api_key == key), -1)
 
 
 def _assigns(client: BrokerClient) -> Verdict:
@@ -236,7 +265,7 @@ def _told(client: BrokerClient) -> GetAnswer:
     if answer.error:
         raise _NotToldError(failed(f"GetTelemetrySubscriptions was answered {error_name(answer.error)}"))
     if not answer.subscription.metrics:
-        raise _NotToldError(untried("no subscription matches software name kafka-telemetry-testkit"))
+        raise _NotToldError(untried(_NO_SUBSCRIPTION))
     if answer.subscription.interval_s > _MAX_INTERVAL_S:
         problem = f"the interval is {answer.subscription.interval_s:g} s, more than 10 s"
         raise _NotToldError(untried(problem))
@@ -275,6 +304,10 @@ _TABLE: Final[tuple[tuple[int, Severity, str, _Try, str, str], ...]] = (
      "KIP-511, ApiVersions Request/Response Handling", "UNSUPPORTED_VERSION with the range of ApiVersions."),
     (3, _MUST, "refuses a node id without cluster id", _half_identity,
      "KIP-1242, ApiVersions", "With just one of ClusterId and NodeId the request fails: INVALID_REQUEST."),
+    (4, _MUST, "refuses an invalid software name", _invalid_name,
+     "KIP-511, ApiVersions Request/Response Handling", "A name outside the pattern is INVALID_REQUEST."),
+    (5, _MUST, "sends a client of another cluster back", _foreign_cluster,
+     "KIP-1242, ApiVersions", "With another ClusterId or NodeId the answer is REBOOTSTRAP_REQUIRED."),
     (10, _MUST, "assigns a client instance id", _assigns, _GET, "Assigned if ClientInstanceId was null."),
     (11, _MUST, "accepts the id of another broker", _keeps, _BROKER, "A client keeps its id at any broker."),
     (12, _MUST, "offers codecs, and not none", _codecs, _GET, "NONE is not in the array."),
@@ -308,6 +341,8 @@ _TABLE: Final[tuple[tuple[int, Severity, str, _Try, str, str], ...]] = (
     (45, _SHOULD, "refuses what is no OTLP", _pushed(ErrorCode.INVALID_RECORD, lambda: b"\xff" * 40),
      _ERRORS, "INVALID_RECORD: failed to validate."),
     (46, _MUST, "refuses a push without an id", _no_id, _ERRORS, "INVALID_REQUEST."),
+    (47, _MUST, "takes version 1 of both requests", _version_1,
+     "KIP-1313, Client Instance ID", "The request header has the client instance id."),
 )  # fmt: skip
 
 #: Every check of a broker, by id.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -12,6 +13,7 @@ from receiver.settings.hostport import HostPort
 from receiver.testkit.checks.check import Severity
 from receiver.testkit.endpoint import Endpoint, EndpointOptions
 from receiver.testkit.judge import ClientJudgement
+from receiver.testkit.kit import Credentials
 from receiver.testkit.report import as_text, document
 from receiver.testkit.run import judged
 from receiver.testkit.script import Script, load_script
@@ -28,6 +30,8 @@ class TestKit:
     Args:
         script: The script: a built-in one by its name, a YAML file's path, or a ``Script``.
         brokers: The number of brokers.
+        credentials: The user and password of SASL PLAIN that clients need; None for none.
+        tls: The server's TLS context; None for plaintext.
 
     Raises:
         ScriptError: The script can't be used; the text names file, field, value and fix.
@@ -35,9 +39,20 @@ class TestKit:
 
     __test__ = False  # no class of tests
 
-    def __init__(self, script: str | Script = "default", *, brokers: int = 2) -> None:
+    def __init__(
+        self,
+        script: str | Script = "default",
+        *,
+        brokers: int = 2,
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._script = load_script(script) if isinstance(script, str) else script
-        self._brokers = brokers
+        self._options = EndpointOptions(
+            bind=tuple(HostPort(host="127.0.0.1", port=0) for _ in range(brokers)),
+            credentials=credentials,
+            tls=tls,
+        )
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="testkit", daemon=True)
         self._endpoint: Endpoint | None = None
@@ -114,8 +129,7 @@ class TestKit:
             raise AssertionError(as_text(wrong, problems_only=True))
 
     async def _start(self) -> None:
-        local = tuple(HostPort(host="127.0.0.1", port=0) for _ in range(self._brokers))
-        self._endpoint = await Endpoint(self._script, EndpointOptions(bind=local)).__aenter__()
+        self._endpoint = await Endpoint(self._script, self._options).__aenter__()
 
     def _met(self, client_id: str | None = None) -> set[str]:
         """Return the steps that clients have met, or those with a client id."""

@@ -30,9 +30,7 @@ class BrokerLoginError(Exception):
 
 
 async def log_in(ask: Ask, upstream: Upstream, login: BrokerLoginSettings) -> None:
-    """Log in on a connection (KIP-43, KIP-152.
-
-    RFC 4616 and RFC 5802 for the mechanisms).
+    """Log in on a connection as the settings say.
 
     Args:
         ask: Sends a request on the connection, and returns its response.
@@ -42,25 +40,37 @@ async def log_in(ask: Ask, upstream: Upstream, login: BrokerLoginSettings) -> No
             password itself.
         WireError: A response is malformed.
     """
-    password = _password(login)
-    request = SaslHandshakeRequest(mechanism=login.mechanism)
+    await log_in_as(ask, upstream, login.mechanism, login.username, _password(login))
+
+
+async def log_in_as(ask: Ask, upstream: Upstream, mechanism: str, username: str, password: str) -> None:
+    """Log in on a connection (KIP-43, KIP-152; RFC 4616 and RFC 5802 for the mechanisms).
+
+    Args:
+        ask: Sends a request on the connection, and returns its response.
+
+    Raises:
+        BrokerLoginError: The broker refuses, or does not know the password itself.
+        WireError: A response is malformed.
+    """
+    request = SaslHandshakeRequest(mechanism=mechanism)
     body = k17_sasl_handshake.encode_request(request, _HANDSHAKE_VERSION)
     answer = await ask(api_keys.SASL_HANDSHAKE, _HANDSHAKE_VERSION, body)
     shaken = k17_sasl_handshake.decode_response(Reader(answer), _HANDSHAKE_VERSION)
     if shaken.error_code != ErrorCode.NONE:
         offered = ", ".join(shaken.mechanisms[:16]) or "none"
         raise BrokerLoginError(
-            f"the broker refuses {login.mechanism} with {error_name(shaken.error_code)}; it offers {offered}"
+            f"the broker refuses {mechanism} with {error_name(shaken.error_code)}; it offers {offered}"
         )
-    if login.mechanism == "PLAIN":
-        await _authenticate(ask, upstream, f"\0{login.username}\0{password}".encode())
+    if mechanism == "PLAIN":
+        await _authenticate(ask, upstream, f"\0{username}\0{password}".encode())
     else:
-        await _scram(ask, upstream, login, password)
+        await _scram(ask, upstream, mechanism, username, password)
 
 
-async def _scram(ask: Ask, upstream: Upstream, login: BrokerLoginSettings, password: str) -> None:
+async def _scram(ask: Ask, upstream: Upstream, mechanism: str, username: str, password: str) -> None:
     try:
-        client = ScramClient([login.mechanism], login.username, password)
+        client = ScramClient([mechanism], username, password)
         client.set_server_first(
             (await _authenticate(ask, upstream, client.get_client_first().encode())).decode()
         )
@@ -70,7 +80,7 @@ async def _scram(ask: Ask, upstream: Upstream, login: BrokerLoginSettings, passw
         client.set_server_final((await _authenticate(ask, upstream, final.encode())).decode())
     except (ScramException, ValueError):
         # The library's texts quote the messages.
-        raise BrokerLoginError(f"the broker's {login.mechanism} messages are not valid") from None
+        raise BrokerLoginError(f"the broker's {mechanism} messages are not valid") from None
 
 
 async def _authenticate(ask: Ask, upstream: Upstream, token: bytes) -> bytes:

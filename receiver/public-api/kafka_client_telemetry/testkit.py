@@ -15,12 +15,14 @@ from collections.abc import Iterator
 from receiver.testkit.checks.check import Check, Severity, Verdict
 from receiver.testkit.checks.judged import Judgement
 from receiver.testkit.judge import ClientJudgement
+from receiver.testkit.kit import Credentials
 from receiver.testkit.script import Script, ScriptError, parse_script
 from receiver.testkit.threaded import TestKit
 
 __all__ = [
     "Check",
     "ClientJudgement",
+    "Credentials",
     "Judgement",
     "Script",
     "ScriptError",
