@@ -86,11 +86,14 @@ def main() -> None:
     parser.add_argument("--at-once", type=int, default=4, help="clients that run at a time")
     parser.add_argument("--seconds", type=float, default=130.0, help="the longest run of a client")
     given = parser.parse_args()
-    chosen = [p for p in programs(_say) if not given.only or p.name.startswith(tuple(given.only))]
+    had = programs(_say)
+    chosen = [p for p in had if not given.only or p.name.startswith(tuple(given.only))]
     kept: dict[str, Any] = {}
     file = _HERE / "clients.json"
     if given.only and file.exists():
-        kept = {client["client_id"]: client for client in json.loads(file.read_text())["clients"]}
+        ids = {f"{program.name}-{mode}" for program in had for mode in program.modes}
+        earlier = json.loads(file.read_text())["clients"]
+        kept = {client["client_id"]: client for client in earlier if client["client_id"] in ids}
     with TestKit() as kit, ThreadPoolExecutor(given.at_once) as pool:
         runs = [pool.submit(_run, kit, p, mode, given.seconds) for p in chosen for mode in p.modes]
         for run in runs:
