@@ -169,10 +169,11 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 dist: $(STAMP) ## Build the wheel and the sdist into dist/
 	@$(BIN)/python -m hatchling build --directory dist
 
-images: ## Build the images of receiver, roll-up and bridge with ENGINE=docker; without one, as OCI archives in dist/images (root, debootstrap)
+images: ## Build the images of receiver, roll-up, bridge and test kit with ENGINE=docker; without one, as OCI archives in dist/images (root, debootstrap)
 	@if command -v $(ENGINE) >/dev/null && $(ENGINE) info >/dev/null 2>&1; then \
-		for name in receiver rollup bridge; do $(ENGINE) build --file deploy/images/$$name/Dockerfile \
+		for name in receiver rollup bridge testkit; do $(ENGINE) build --file deploy/images/$$name/Dockerfile \
 			--build-arg VERSION=$(VERSION) --build-arg REVISION=$$(git rev-parse HEAD) \
+			--build-arg RECEIVER=ghcr.io/kafka-client-telemetry/receiver:$(VERSION) \
 			--tag ghcr.io/kafka-client-telemetry/$$name:$(VERSION) . || exit 1; done; \
 	else \
 		echo "images: $(ENGINE) does not answer; building OCI archives without an engine"; \

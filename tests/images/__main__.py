@@ -17,7 +17,7 @@ from pathlib import Path
 
 from deploy.project import PROJECT
 from tests.images import archive, engine
-from tests.images.test_files import ALL
+from tests.images.test_files import PUBLISHED
 from tests.testbed.commands import BuildError
 
 
@@ -39,7 +39,7 @@ def main() -> int:
         return 1
     architecture = archive.ARCHITECTURES[platform.machine()]
     out.mkdir(parents=True, exist_ok=True)
-    for name in ALL:
+    for name in PUBLISHED:
         reference = f"ghcr.io/kafka-client-telemetry/{name}:{PROJECT['version']}"
         file = out / f"{name}-{PROJECT['version']}-{architecture}.tar"
         try:

