@@ -148,7 +148,7 @@ def _version_1(client: BrokerClient) -> Verdict:
 
 
 def _latest(client: BrokerClient, key: int) -> int:
-    """Return the latest version of a key that the broker speaks; -1 if it lacks the key."""
+    """Return the latest version of a key at the broker; -1 for none."""
     return next((e.max_version for e in client.api_versions().api_keys if e.api_key == key), -1)
 
 

@@ -53,7 +53,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class GetAnswer:
-    """The answer to GetTelemetrySubscriptions; the id is zero after version 0 (KIP-1313)."""
+    """The answer to GetTelemetrySubscriptions; version 1 has no id (KIP-1313)."""
 
     throttle_ms: int
     error: int
@@ -171,7 +171,7 @@ class BrokerClient:
         return PushAnswer(told.error_code, told.throttle_time_ms)
 
     def _ask(self, key: int, version: int, body: bytes, instance_id: Uuid | None = None) -> bytes:
-        """Send a request; the instance id is that of its header, if it has one (KIP-1313)."""
+        """Send a request, with an instance id in header v3 (KIP-1313)."""
         header = RequestHeader(key, version, next(self._correlations), CLIENT_ID, instance_id)
         # A later version of ApiVersions is flexible as well.
         later = key == api_keys.API_VERSIONS and version > _LATEST_API_VERSIONS
@@ -198,7 +198,7 @@ class BrokerClient:
 
 @contextlib.contextmanager
 def connected(address: HostPort, access: Access) -> Iterator[BrokerClient]:
-    """Connect to a broker as a client of its own, which has sent ApiVersions and logged in."""
+    """Connect to a broker as a client of its own, and log in if need be."""
     with contextlib.closing(BrokerClient(address, access.tls)) as client:
         if access.credentials is None:
             client.api_versions()

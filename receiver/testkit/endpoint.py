@@ -63,7 +63,9 @@ class _Frame(NamedTuple):
 
 
 class Lateness:
-    """How late the event loop reads what clients send, because the machine or the kit is busy.
+    """How late the event loop reads what clients send.
+
+    It is late because the machine or the kit is busy.
 
     Args:
         now: The time in seconds.

@@ -100,7 +100,7 @@ def encode_request(request: SaslAuthenticateRequest, version: int) -> bytes:
 
 
 def encode_response(value: SaslAuthenticateResponse, version: int) -> bytes:
-    """Write a response body; fields that the version lacks are left out (KIP-152, KIP-368)."""
+    """Write a response body, without fields that the version lacks (KIP-368)."""
     check_version(api_keys.SASL_AUTHENTICATE, version, SUPPORTED_VERSIONS)
     flexible = version >= _FIRST_FLEXIBLE
     writer = Writer()

@@ -73,7 +73,7 @@ def decode_request(reader: Reader, version: int) -> GetTelemetrySubscriptionsReq
 
 
 def encode_request(value: GetTelemetrySubscriptionsRequest, version: int) -> bytes:
-    """Write a request body; after version 0 the request header has the client instance id."""
+    """Write a request body, with the client instance id in version 0."""
     check_version(api_keys.GET_TELEMETRY_SUBSCRIPTIONS, version, SUPPORTED_VERSIONS)
     writer = Writer()
     if version == 0:

@@ -101,7 +101,7 @@ def decode_request(reader: Reader, version: int, *, cut: bool = False) -> PushTe
 
 
 def encode_request(value: PushTelemetryRequest, version: int) -> bytes:
-    """Write a request body; after version 0 the request header has the client instance id."""
+    """Write a request body, with the client instance id in version 0."""
     check_version(api_keys.PUSH_TELEMETRY, version, SUPPORTED_VERSIONS)
     writer = Writer()
     if version == 0:

@@ -44,7 +44,7 @@ async def log_in(ask: Ask, upstream: Upstream, login: BrokerLoginSettings) -> No
 
 
 async def log_in_as(ask: Ask, upstream: Upstream, mechanism: str, username: str, password: str) -> None:
-    """Log in on a connection (KIP-43, KIP-152; RFC 4616 and RFC 5802 for the mechanisms).
+    """Log in on a connection (KIP-43, KIP-152, RFC 4616, RFC 5802).
 
     Args:
         ask: Sends a request on the connection, and returns its response.

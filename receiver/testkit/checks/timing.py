@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from receiver.amounts import count_text, share_text
@@ -19,6 +21,19 @@ _EARLY: Final = 0.95
 _FLOOD: Final = 20
 #: The interval from which a client with a 32-bit product of milliseconds overflows.
 _VERY_LONG_MS: Final = 1_431_656
+
+
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """Two pushes that followed each other, and the interval in seconds."""
+
+    before: Push
+    push: Push
+    interval: float
+
+    @property
+    def seconds(self) -> float:
+        return self.push.at - self.before.at
 
 
 def jitter(client: ClientRecording) -> Verdict:
@@ -50,34 +65,32 @@ def random_jitter(client: ClientRecording) -> Verdict:
 def not_early(client: ClientRecording) -> Verdict:
     """KIP-714: the broker refuses a push before the interval is over."""
     # The first push of a gap may have come before it was read.
-    gaps = [(push.at - before.earliest, interval) for before, push, interval in _steady(client)]
-    if not gaps:
-        return untried("no two pushes followed each other under one subscription")
-    early = [(gap, interval) for gap, interval in gaps if gap < interval * _EARLY - 0.02]
-    if early:
-        gap, interval = min(early)
-        seen = f"{gap:.2f} s after the last, interval {interval:g} s"
-        return failed(f"early: {share_text(len(early), len(gaps), 'push', 'pushes')}, {seen}")
-    return passed(
-        f"{count_text(len(gaps), 'push', 'pushes')}, the shortest gap "
-        f"{min(gap / interval for gap, interval in gaps):.2f} intervals"
-    )
+    early = [gap for gap in _gaps(client) if gap.seconds + gap.before.late < gap.interval * _EARLY - 0.02]
+    return _of_gaps(client, "early", "shortest", min, early)
 
 
 def not_late(client: ClientRecording) -> Verdict:
     """KIP-714: a client pushes each interval."""
-    gaps = [(push.earliest - before.at, interval) for before, push, interval in _steady(client)]
+    late = [gap for gap in _gaps(client) if gap.seconds - gap.push.late > 2 * gap.interval + SLACK_S]
+    return _of_gaps(client, "late", "longest", max, late)
+
+
+def _of_gaps(
+    client: ClientRecording,
+    what: str,
+    worst: str,
+    choose: Callable[[Iterable[tuple[float, float]]], tuple[float, float]],
+    wrong: Sequence[_Gap],
+) -> Verdict:
+    gaps = _gaps(client)
     if not gaps:
         return untried("no two pushes followed each other under one subscription")
-    late = [(gap, interval) for gap, interval in gaps if gap > 2 * interval + SLACK_S]
-    if late:
-        gap, interval = max(late)
-        seen = f"{gap:.2f} s after the last, interval {interval:g} s"
-        return failed(f"late: {share_text(len(late), len(gaps), 'push', 'pushes')}, {seen}")
-    return passed(
-        f"{count_text(len(gaps), 'push', 'pushes')}, the longest gap "
-        f"{max(gap / interval for gap, interval in gaps):.2f} intervals"
-    )
+    if wrong:
+        seconds, interval = choose((gap.seconds, gap.interval) for gap in wrong)
+        seen = f"{seconds:.2f} s after the last, interval {interval:g} s"
+        return failed(f"{what}: {share_text(len(wrong), len(gaps), 'push', 'pushes')}, {seen}")
+    share, _ = choose((gap.seconds / gap.interval, 0.0) for gap in gaps)
+    return passed(f"{count_text(len(gaps), 'push', 'pushes')}, the {worst} gap {share:.2f} intervals")
 
 
 def follows_subscription(client: ClientRecording) -> Verdict:
@@ -185,7 +198,7 @@ def _terminates(request: Get | Push) -> bool:
 
 
 def _first_pushes(client: ClientRecording) -> list[tuple[float, float, Push]]:
-    """Return the wait of each first push, the interval, both in seconds, and the push."""
+    """Return each first push with its wait and interval in seconds, these first."""
     waits = []
     for get in client.gets:
         following = client.next_after(get)
@@ -199,8 +212,8 @@ def _first_pushes(client: ClientRecording) -> list[tuple[float, float, Push]]:
     return waits
 
 
-def _steady(client: ClientRecording) -> list[tuple[Push, Push, float]]:
-    """Return the pushes that followed each other under a subscription, and its interval."""
+def _gaps(client: ClientRecording) -> list[_Gap]:
+    """Return the pushes that followed each other under one subscription."""
     found = []
     telemetry = client.telemetry
     for before, push in itertools.pairwise(telemetry):
@@ -212,5 +225,5 @@ def _steady(client: ClientRecording) -> list[tuple[Push, Push, float]]:
         if subscription.interval_ms >= _VERY_LONG_MS:
             continue
         if push.subscription is subscription and before.answered - before.at < 0.5:
-            found.append((before, push, subscription.interval_s))
+            found.append(_Gap(before, push, subscription.interval_s))
     return found
