@@ -34,7 +34,9 @@ KINDS = (JavaClient, LibrdkafkaClient)
 @pytest.fixture(scope="module")
 def running(broker: KafkaBroker, shared_collector: Collector) -> Iterator[GatewaySidecar]:
     broker.create_topic(TOPIC)
-    with GatewaySidecar(config_for(broker, collector=shared_collector)) as sidecar:
+    settings = config_for(broker, collector=shared_collector)
+    settings["telemetry"] = {"default_interval_ms": INTERVAL_MS}
+    with GatewaySidecar(settings) as sidecar:
         yield sidecar
 
 
@@ -242,19 +244,14 @@ def test_an_expired_subscription_ends_at_the_client(
 
 
 def test_clients_without_a_subscription_take_up_the_first(
-    broker: KafkaBroker, shared_collector: Collector
+    gateway: GatewaySidecar, shared_collector: Collector
 ) -> None:
-    settings = config_for(broker, collector=shared_collector)
-    settings["telemetry"] = {"default_interval_ms": INTERVAL_MS}
-    with (
-        GatewaySidecar(settings) as sidecar,
-        each_kind(sidecar, Mode.PRODUCER, "unsubscribed") as clients,
-    ):
+    with each_kind(gateway, Mode.PRODUCER, "unsubscribed") as clients:
         for client in clients:
-            become(sidecar, client, lambda one: one.get("subscriptions") == [], "nothing to push")
-            assert client_of(sidecar, client.client_id)["push_interval_ms"] == INTERVAL_MS
-        put(sidecar, "first", metrics=[CONNECTIONS])
+            become(gateway, client, lambda one: one.get("subscriptions") == [], "nothing to push")
+            assert client_of(gateway, client.client_id)["push_interval_ms"] == INTERVAL_MS
+        put(gateway, "first", metrics=[CONNECTIONS])
         for client in clients:
             exports(shared_collector, client, CONNECTIONS)
-            assert client_of(sidecar, client.client_id)["subscriptions"] == ["first"]
+            assert client_of(gateway, client.client_id)["subscriptions"] == ["first"]
             assert client.errors == []
