@@ -32,6 +32,7 @@ from spark_streaming.contributions import CodecError, reconcile, required_pairs
 from spark_streaming.findings import FindingCounts, PacedFindings
 from spark_streaming.findings.answers import open_findings
 from spark_streaming.metrics import RollupMetrics
+from spark_streaming.pace import rest_s
 from spark_streaming.postgres import Store, StoreError, StoreUnavailableError, read_again_since
 from spark_streaming.rows import ENTRY_ROWS
 from spark_streaming.session import has_ended
@@ -99,6 +100,8 @@ class Job:
         self._store_lock = threading.Lock()
         self._newest_ns: int | None = None
         self._goal_ns: int | None = None
+        # Set when the query is to end. Until then, the query rests after small batches.
+        self._awake = threading.Event()
         self._once = False
         self._caught_up = False
         self._failure: BaseException | None = None
@@ -230,8 +233,10 @@ class Job:
         self._failure = None
         self._caught_up = False
         self._records_read.clear()
+        self._awake.clear()
 
         def process(pushes: DataFrame, batch_id: int) -> None:
+            began = time.monotonic()
             query_id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
             assert query_id is not None  # noqa: S101 -- Spark sets it for each batch
             damaged = self._damaged() | self._empty_files.find()
@@ -250,6 +255,7 @@ class Job:
                 _log.warning("damaged files skipped", files=sorted(damaged))
             self._read_errors.clear()
             self._empty_files.clear()
+            self._rest(read, began)
 
         pushes = sources.stream(self._spark, self._settings, since_ns=since_ns)
         if damaged := sorted(self._damaged()):
@@ -261,6 +267,20 @@ class Job:
         return writer.trigger(
             processingTime=f"{round(self._settings.trigger_seconds * 1000)} milliseconds"
         ).start()
+
+    def _rest(self, pushes: int | None, began: float) -> None:
+        """Wait after a batch with few pushes, because Spark has one interval for all."""
+        if self._once or pushes is None or self._newest_ns is None:
+            return
+        rest = rest_s(
+            pushes,
+            spent_s=time.monotonic() - began,
+            behind_s=(time.time_ns() - self._newest_ns) / _SECOND_NS,
+            longest_s=self._settings.longest_trigger_s,
+            grace_s=self._settings.grace_seconds,
+        )
+        if rest > 0:
+            self._awake.wait(rest)
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
@@ -289,6 +309,7 @@ class Job:
                     self._caught_up = has_read_all
                     self._try_maintenance()
         finally:
+            self._awake.set()
             query.stop()
         self._report_progress(query)
         error = query.exception()

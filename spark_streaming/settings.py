@@ -25,6 +25,7 @@ from spark_streaming.files import FileError, read_secret
 from spark_streaming.findings import FindingSettings
 
 _DAY_S: Final = 86_400
+_LONGEST_TRIGGER_FACTOR: Final = 3
 _EMBEDDED: Final = "embedded:"
 _MAX_PORT: Final = 65_535
 _PORT: Final = re.compile("[0-9]{1,5}")
@@ -256,7 +257,11 @@ class RollupSettings(Settings):
     """Folder for Spark's offsets and progress. Null with `embedded:DIR` means DIR/checkpoint. Use
     one for each job and database."""
     trigger_seconds: float = Field(default=10.0, ge=0.1, le=3_600)
-    """Seconds between the starts of batches."""
+    """Seconds between the starts of batches, while there is much to read."""
+    max_trigger_seconds: float | None = Field(default=None, ge=0.1, le=3_600)
+    """Seconds from the start of a batch with fewer than 10,000 pushes to the next one, because a
+    batch costs as much again as these pushes. Null: three times trigger_seconds. Such a batch does
+    not wait while the job is more than grace_seconds behind."""
     push_interval_s: float = Field(default=300.0, ge=0.1, le=3_600)
     """Push interval of clients whose records don't contain it (those of a Collector). A client
     stops counting after 3 intervals without a push. KIP-714's default is 5 minutes."""
@@ -301,6 +306,11 @@ class RollupSettings(Settings):
             for key in ("bootstrap_servers", "topic"):
                 if not getattr(self.kafka, key):
                     raise ValueError(f"kafka.{key}: required with source kafka")
+        if self.max_trigger_seconds is not None and self.max_trigger_seconds < self.trigger_seconds:
+            raise ValueError(
+                f"max_trigger_seconds: {self.max_trigger_seconds:g} is less than trigger_seconds "
+                f"({self.trigger_seconds:g}); raise it, or lower trigger_seconds"
+            )
         if self.max_behind_s > self.retention.contribution_hours * 3600:
             raise ValueError(
                 f"max_behind_s: {self.max_behind_s:g} is more than retention.contribution_hours "
@@ -310,6 +320,11 @@ class RollupSettings(Settings):
         if wrong is not None:
             raise ValueError(f"spark.{wrong}: expected a Spark key, which begins with spark.")
         return self
+
+    @property
+    def longest_trigger_s(self) -> float:
+        """Seconds from the start of a batch with few pushes to the next one."""
+        return self.max_trigger_seconds or _LONGEST_TRIGGER_FACTOR * self.trigger_seconds
 
     @property
     def embedded(self) -> Path | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,10 +14,14 @@ from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
 from spark_streaming import job
-from spark_streaming.job import JobError
+from spark_streaming.job import Job, JobError
+from spark_streaming.postgres import Store
+from spark_streaming.settings import RollupSettings
 from tests.integration.rollup.conftest import Query, Roll
 from tests.integration.rollup.pushes import ASSIGNED, MINUTE_NS, Client, Spooled, Values, push, spool
+from tests.testbed.process import wait_until
 
+WITHIN_S = 600
 ORDERS = Client(instance="AAAAAAAAAAAAAAAAAAAAAA")
 PAYMENTS = Client(instance="BBBBBBBBBBBBBBBBBBBBBB", client_id="payments")
 NOW = (time.time_ns() // MINUTE_NS - 30) * MINUTE_NS
@@ -113,6 +118,52 @@ def test_tasks_get_as_many_points_each_from_the_second_batch_on(
     roll(spool_files={"path": str(folder), "max_files": 1})
     loads = query("SELECT count(*) FROM push GROUP BY load_id ORDER BY load_id")
     assert loads[2:] == [(22,), (22,)]
+
+
+@pytest.mark.full
+def test_a_job_rests_after_a_small_batch_until_it_ends(
+    spark: SparkSession,
+    store: Store,
+    settings: Callable[..., RollupSettings],
+    query: Query,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A batch with an old push is no reason to rest."""
+    rests: list[float] = []
+
+    class Recorded(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            assert timeout is not None
+            rests.append(timeout)
+            return super().wait(timeout)
+
+    stop = threading.Event()
+    triggers = {"trigger_seconds": 0.2, "max_trigger_seconds": 3_600}
+    job = Job(spark, store, settings(**triggers, grace_seconds=3_600), stop)
+    monkeypatch.setattr(job, "_awake", Recorded())
+    thread = threading.Thread(target=job.run)
+    thread.start()
+    try:
+        spool(folder, "old", [at(-60)])
+        wait_until(lambda: committed(query) == 1, timeout_s=WITHIN_S, what="the old push")
+        assert rests == []
+        for number, name in enumerate(("one", "two", "three"), start=1):
+            # Only the last rest lasts until the end.
+            (job._awake.set if number < 3 else job._awake.clear)()
+            spool(folder, name, [push(ORDERS, time.time_ns(), Values(gauges={ASSIGNED: 3.0}))])
+            wait_until(lambda: len(rests) == number, timeout_s=WITHIN_S, what="a rest")  # noqa: B023
+            assert committed(query) == 1 + number
+    finally:
+        stop.set()
+        thread.join(WITHIN_S)
+    assert not thread.is_alive()
+    assert all(3_000 < rest <= 3_600 for rest in rests)
+
+
+def committed(query: Query) -> int:
+    found = query("SELECT to_regclass('telemetry.ledger') IS NOT NULL")
+    return query("SELECT count(*) FROM ledger")[0][0] if found[0][0] else 0
 
 
 @pytest.mark.full

@@ -72,6 +72,7 @@ def test_a_secret_file_is_read_without_its_last_newline(tmp_path: Path) -> None:
         ("lake: {xyz: 1}", "rollup.yaml: lake.xyz: unknown key; known keys: path, format"),
         ("source: files", "rollup.yaml: source: \"files\": must be 'spool_files' or 'kafka'"),
         ("trigger_seconds: 0", "rollup.yaml: trigger_seconds: 0: must be greater than or equal to 0.1"),
+        ("max_trigger_seconds: 5", "max_trigger_seconds: 5 is less than trigger_seconds (10); raise it"),
         ("retention: {minute_days: 9, hour_days: 8}", "retention: minute_days, hour_days and day_days must"),
         (
             "source: kafka\nkafka: {topic: t}",
