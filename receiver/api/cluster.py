@@ -94,6 +94,19 @@ async def answer_list(
     """
     if query.scope is AnswerScope.RECEIVER:
         return json_response(await in_background(page, query))
+    return json_response(await cluster_page(cluster, path, query, page, order, after_merge, without))
+
+
+async def cluster_page(
+    cluster: Cluster,
+    path: str,
+    query: _Query,
+    page: Callable[[_Query], dict[str, Any]],
+    order: Order,
+    after_merge: Callable[[Item], bool] | None = None,
+    without: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return a page of the cluster's list, with all members; arguments as of :func:`answer_list`."""
     limit = query.limit if after_merge is None else MAX_LIMIT
     asked = query.model_copy(update={"scope": AnswerScope.RECEIVER, "limit": limit, **dict.fromkeys(without)})
     parameters = asked.model_dump(mode="json", exclude_none=True)
@@ -111,7 +124,7 @@ async def answer_list(
         items, following = merged_page(pages, query.limit, order, passes)
         return {"items": items, "next": following, "members": members}
 
-    return json_response(await in_background(merge))
+    return await in_background(merge)
 
 
 def use_answers(

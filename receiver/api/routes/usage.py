@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, BeforeValidator, Field
 
 from receiver.api.background import in_background
-from receiver.api.cluster import ClusterPage, ScopedPageQuery, answer_list
+from receiver.api.cluster import Cluster, ClusterPage, ScopedPageQuery, answer_list, cluster_page
 from receiver.api.dependencies import Dependencies
 from receiver.api.filters import Pattern, matches, pattern_field
-from receiver.api.pages import first_page
-from receiver.api.problems import InvalidError, field_error, problem_answers
+from receiver.api.pages import MAX_LIMIT, first_page
+from receiver.api.problems import InvalidError, ProblemError, field_error, problem_answers
 from receiver.cluster.merge import Item, Order
 from receiver.settings.cluster import AnswerScope
 from receiver.telemetry.identity import recorded_identity
@@ -27,12 +27,17 @@ from receiver.traffic.usage_store import Amounts, UsageRow
 
 router = APIRouter(prefix="/v1/usage", tags=["usage"], responses=problem_answers(422, 503))
 
+#: Day, value of the group, and what was used.
+_Used: TypeAlias = tuple[str, str, Amounts]
+
 #: Days that are shown unless ``since`` is given.
 _DEFAULT_DAYS: Final = 30
 
 
 def _day(value: Any) -> Any:
-    """Take a time for its day in UTC."""
+    """Take a time for its day in UTC, and an empty text for none."""
+    if value == "":
+        return None
     if isinstance(value, str) and len(value) > len("2026-11-29"):
         try:
             moment = datetime.fromisoformat(value)
@@ -42,18 +47,19 @@ def _day(value: Any) -> Any:
     return value
 
 
-_Day = Annotated[date, Field(ge=date(2000, 1, 1)), BeforeValidator(_day, json_schema_input_type=str)]
+_Date = Annotated[date, Field(ge=date(2000, 1, 1))]
+_Day = Annotated[_Date | None, BeforeValidator(_day, json_schema_input_type=str | None)]
 
 
 class UsageQuery(ScopedPageQuery):
     """The query parameters of ``/v1/usage``."""
 
     by: UsageGroup = Field(default=UsageGroup.PRINCIPAL, description="What to add the usage of a day up by.")
-    since: _Day | None = Field(
+    since: _Day = Field(
         default=None,
-        description="The first day (`2026-11-29`, UTC), or a time in it; omitted: 30 days ago.",
+        description="The first day (`2026-11-29`, UTC), or a time in it; omitted or empty: 30 days ago.",
     )
-    until: _Day | None = Field(default=None, description="The last day; omitted: today.")
+    until: _Day = Field(default=None, description="The last day; omitted or empty: today.")
     principal: Pattern | None = pattern_field("principal")
     client_id: Pattern | None = pattern_field("client id")
 
@@ -99,9 +105,41 @@ async def list_usage(
         return await answer_list(
             dependencies.cluster, "/v1/usage", query, lambda asked: _page(grouped(asked), asked), order
         )
-    if query.scope is AnswerScope.CLUSTER:
-        raise InvalidError(field_error(("scope",), query.scope, "CSV is of one receiver: omit scope"))
-    return Response(_csv(await in_background(grouped, query), query.by), media_type="text/csv; charset=utf-8")
+    found = (
+        await in_background(grouped, query)
+        if query.scope is AnswerScope.RECEIVER
+        else await _of_cluster(dependencies.cluster, query, rows, since, until, dependencies.telemetry.owners)
+    )
+    return Response(_csv(found, query.by), media_type="text/csv; charset=utf-8")
+
+
+async def _of_cluster(
+    cluster: Cluster, query: UsageQuery, rows: Iterable[UsageRow], since: date, until: date, owners: Owners
+) -> list[_Used]:
+    """Return the usage of all receivers, read day by day.
+
+    Raises:
+        ProblemError: A receiver did not answer, without which the sums are too small.
+    """
+    own: dict[str, list[UsageRow]] = {}
+    for row in rows:
+        own.setdefault(row.day, []).append(row)
+    found: list[_Used] = []
+    day, after = since, None
+    while day <= until:
+        asked = query.model_copy(update={"since": day, "until": day, "after": after, "limit": MAX_LIMIT})
+        used = await in_background(_grouped, own.get(day.isoformat(), ()), asked, owners=owners)
+        page = await cluster_page(cluster, "/v1/usage", asked, partial(_page, used), _order(query.by))
+        missing = [f"{member['url']}: {member['problem']}" for member in page["members"] if member["problem"]]
+        if missing:
+            raise ProblemError(503, f"the usage of the cluster is not complete: {'; '.join(missing)}")
+        for item in page["items"]:
+            amounts = Amounts(*(item[name] for name in Amounts._fields))
+            found.append((item["day"], item[query.by.value], amounts))
+        after = page["next"]
+        if after is None:
+            day += timedelta(days=1)
+    return found
 
 
 def _order(by: UsageGroup) -> Order:
@@ -115,9 +153,7 @@ def _order(by: UsageGroup) -> Order:
     return Order(position=position, cursor=lambda item: "/".join(position(item)), combine=combine)
 
 
-def _grouped(
-    rows: Iterable[UsageRow], query: UsageQuery, *, owners: Owners
-) -> list[tuple[str, str, Amounts]]:
+def _grouped(rows: Iterable[UsageRow], query: UsageQuery, *, owners: Owners) -> list[_Used]:
     """Return day, value and amounts, in order."""
     sums: dict[tuple[str, str], Amounts] = {}
     wants_principal, wants_client_id = matches(query.principal), matches(query.client_id)
@@ -135,7 +171,7 @@ def _value(row: UsageRow, by: UsageGroup, owners: Owners) -> str:
     return row.principal if by is UsageGroup.PRINCIPAL else row.client_id
 
 
-def _page(rows: Sequence[tuple[str, str, Amounts]], query: UsageQuery) -> dict[str, Any]:
+def _page(rows: Sequence[_Used], query: UsageQuery) -> dict[str, Any]:
     if query.after is not None:
         day, _, value = query.after.partition("/")
         rows = [row for row in rows if row[:2] > (day, value)]
@@ -149,7 +185,7 @@ def _wants_csv(request: Request) -> bool:
     return "text/csv" in accepted and "application/json" not in accepted
 
 
-def _csv(rows: Sequence[tuple[str, str, Amounts]], by: UsageGroup) -> str:
+def _csv(rows: Sequence[_Used], by: UsageGroup) -> str:
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(("day", by.value, *Amounts._fields))

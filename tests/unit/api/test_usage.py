@@ -14,6 +14,7 @@ from receiver.traffic.table import BYTES_IN, BYTES_OUT, LAST_KEY, REQUESTS, RESP
 from receiver.traffic.table import arrived as note_arrival
 from receiver.traffic.usage_store import Amounts, Key, Settlement
 from receiver.wire.seen_versions import note_version
+from tests.testbed.ports import free_port
 from tests.unit.api.conftest import WALL_NS, Api, connection, problem_of
 from tests.unit.api.test_cluster import cluster_of, everything, run
 
@@ -192,6 +193,7 @@ def test_usage_by_day_as_json_and_as_csv(api: Api) -> None:
         assert head == ["day", "principal", "bytes_in", "bytes_out", "requests", "connections"]
         assert first == ["2026-09-01", "User:ann", "2", "2", "2", "2"]
         problem_of(await rest.get("/v1/usage?since=2026-11-22&until=2026-11-21"), 422)
+        assert (await rest.get("/v1/usage?by=principal&since=&until=")).json()["items"] == rows
         for wrong in ("since=yesterday", "until=0001-01-01"):
             problem_of(await rest.get(f"/v1/usage?{wrong}"), 422)
 
@@ -251,7 +253,15 @@ def test_usage_and_upgrades_of_owners_and_of_the_cluster(apis: list[Api]) -> Non
                 ("Produce", 1, 2),
                 ("Fetch", 1, 11),
             ]
-            answer = await client.get("/v1/usage?scope=cluster", headers={"accept": "text/csv"})
-            assert "scope" in problem_of(answer, 422)["detail"]
+            query, as_csv = {"scope": "cluster", "by": "owner"}, {"accept": "text/csv"}
+            answer = await client.get("/v1/usage", params=query, headers=as_csv)
+            assert list(csv.reader(io.StringIO(answer.text)))[1:] == [
+                [TODAY, "", "40", "0", "0", "0"],
+                [TODAY, "pay", "6", "8", "12", "4"],
+            ]
+        async with cluster_of(apis[:2], f"http://127.0.0.1:{free_port()}") as (client, _):
+            answer = await client.get("/v1/usage", params=query, headers=as_csv)
+            told = problem_of(answer, 503)["detail"]
+            assert told.startswith("the usage of the cluster is not complete: http://127.0.0.1:")
 
     run(scenario)
