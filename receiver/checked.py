@@ -203,7 +203,7 @@ def _subscriptions(settings: ReceiverSettings) -> Iterator[SettingsError]:
 
 
 def _owners(settings: ReceiverSettings) -> Iterator[SettingsError]:
-    if settings.owners is not None:
+    if settings.owners.path is not None:
         yield from _folder(("owners", "path"), settings.owners.path, read_owners)
 
 

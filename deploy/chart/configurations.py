@@ -22,8 +22,8 @@ from receiver.host.discovery import installed_types
 from receiver.host.settings import HostSettings
 from receiver.settings.descriptions import descriptions
 from receiver.settings.model import ReceiverSettings
-from receiver.telemetry.owners import MAX_EXPECTED, MAX_TEAM, MAX_TEXT
-from receiver.telemetry.selectors import SELECTORS
+from receiver.telemetry.owners import EXPECTED, MAX_EXPECTED, MAX_TEAM, MAX_TEXT
+from receiver.telemetry.selectors import NEGATION, SELECTORS
 from receiver.telemetry.subscription_checks import MAX_INTERVAL_MS, MAX_NAME_LENGTH, MIN_INTERVAL_MS
 from spark_streaming.settings import RollupSettings
 from spark_streaming.units import pattern
@@ -95,14 +95,14 @@ def _owner() -> dict[str, Any]:
             "team": {"type": "string", "minLength": 1, "maxLength": MAX_TEAM},
             "match": {
                 "type": "object",
-                "propertyNames": {"enum": list(SELECTORS)},
+                "propertyNames": {"enum": [*SELECTORS, *(f"{name}{NEGATION}" for name in SELECTORS)]},
                 "additionalProperties": {"type": "string"},
             },
             "contact": text,
             "link": text,
             "expected": {
                 "type": "object",
-                "properties": {"principals": expected},
+                "properties": dict.fromkeys(EXPECTED, expected),
                 "additionalProperties": False,
             },
         },

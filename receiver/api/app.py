@@ -11,7 +11,7 @@ from receiver.api.authentication import Authenticator
 from receiver.api.authorization import AuthorizationMiddleware
 from receiver.api.cluster import MemberRequests
 from receiver.api.dependencies import ApiDependencies
-from receiver.api.documents import ExplainBody, PatchBody, SubscriptionBody
+from receiver.api.documents import ExplainBody, OwnerBody, OwnerPatchBody, PatchBody, SubscriptionBody
 from receiver.api.limits import HeadAsGet, HeaderCheck, LoopbackHostCheck
 from receiver.api.routes import (
     clients,
@@ -90,6 +90,7 @@ def create_api(dependencies: ApiDependencies, settings: RestSettings) -> FastAPI
     authenticator = Authenticator(settings, sessions=dependencies.sessions)
     app.state.authenticator = authenticator
     app.state.sign_reader = signs.SignReader()
+    app.state.topic_reader = owners.TopicReader()
     problems.register(app)
     app.add_middleware(HeadAsGet)
     app.add_middleware(MemberRequests, receiver_id=dependencies.cluster.receiver_id)
@@ -119,7 +120,7 @@ class _Api(FastAPI):
             }
             # One of them, or none where none is configured.
             schema["security"] = [{"token": []}, {"certificate": []}, {"session": []}, {}]
-            for body in (SubscriptionBody, ExplainBody, PatchBody):
+            for body in (SubscriptionBody, ExplainBody, PatchBody, OwnerBody, OwnerPatchBody):
                 body_schema = body.model_json_schema(ref_template="#/components/schemas/{model}")
                 components |= body_schema.pop("$defs", {})
                 components[body.__name__] = body_schema

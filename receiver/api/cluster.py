@@ -106,7 +106,7 @@ async def cluster_page(
     after_merge: Callable[[Item], bool] | None = None,
     without: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return a page of the cluster's list, with all members; arguments as of :func:`answer_list`."""
+    """Return a page of the cluster's list, with all members; see :func:`answer_list`."""
     limit = query.limit if after_merge is None else MAX_LIMIT
     asked = query.model_copy(update={"scope": AnswerScope.RECEIVER, "limit": limit, **dict.fromkeys(without)})
     parameters = asked.model_dump(mode="json", exclude_none=True)

@@ -22,6 +22,7 @@ from receiver.clock import wall_time
 from receiver.cluster.rollup import Rollup
 from receiver.host.delivery.statistics import PluginStatistics
 from receiver.metrics import ProcessNumbers
+from receiver.store.declared_owners import DeclaredOwners
 from receiver.store.subscriptions import Subscriptions
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.instance import ClientInstance
@@ -77,6 +78,8 @@ class ApiDependencies:
     cluster: Cluster
     #: The roll-up; None: the configuration names none.
     rollup: Rollup | None = None
+    #: The owners of clients, and their changes.
+    owners: DeclaredOwners = field(default_factory=lambda: DeclaredOwners(lambda before, after: None))
     #: The sessions of browsers.
     sessions: Sessions = field(default_factory=lambda: Sessions(time.monotonic))
     #: Nanoseconds since the epoch.

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from receiver.telemetry.owners import MAX_EXPECTED, MAX_TEAM, MAX_TEXT
 from receiver.telemetry.selectors import NEGATION, SELECTORS
 from receiver.telemetry.subscription_checks import (
     DEFAULT_INTERVAL_MS,
@@ -31,6 +32,9 @@ _LINES: Final = "^[^\\x00-\\x09\\x0b-\\x1f\\x7f-\\x9f\u2028\u2029]*$"
 
 #: A name, for parameters too.
 NAME_SCHEMA: Final[dict[str, Any]] = {"minLength": 1, "maxLength": MAX_NAME_LENGTH, "pattern": _LINE}
+
+#: The name of an owner, for parameters.
+TEAM_SCHEMA: Final[dict[str, Any]] = {"minLength": 1, "maxLength": MAX_TEAM, "pattern": _LINE}
 
 _SELECTORS: Final = (
     f"Selectors: {', '.join(SELECTORS)}. `{NEGATION}` behind a selector's name: the pattern must not match."
@@ -136,4 +140,50 @@ class PatchBody(_Common):
         max_length=MAX_LABELS,
         description="Labels to set, or null to remove, by key.",
         json_schema_extra=_LABEL_KEYS,
+    )
+
+
+_Name = Annotated[str, Field(json_schema_extra={"pattern": _LINE})]
+_Names = Annotated[list[_Name], Field(max_length=MAX_EXPECTED)]
+_OwnerText = Annotated[str, Field(max_length=MAX_TEXT, json_schema_extra={"pattern": _LINE})]
+
+
+class ExpectedBody(BaseModel):
+    """What should be there."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    principals: _Names | None = Field(default=None, description="Principals that should be connected.")
+    topics: _Names | None = Field(default=None, description="Topics that its clients should use.")
+
+
+class OwnerPatchBody(BaseModel):
+    """A change of an owner (RFC 7396). Fields that are left out stay; null resets one."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    match: dict[str, _Pattern | None] = Field(
+        default_factory=dict,
+        description=f"Patterns to set, or null to remove, by selector. {_SELECTORS}",
+        json_schema_extra=_CONDITIONS,
+    )
+    contact: _OwnerText | None = Field(default=None, description="Where to ask, for people.")
+    link: _OwnerText | None = Field(default=None, description="Where more is, for people.")
+    expected: ExpectedBody | None = Field(default=None, description="What should be there.")
+    team: str | None = Field(
+        default=None, description="If given, it must be the name in the path.", json_schema_extra=_READ_ONLY
+    )
+    source: str | None = Field(default=None, description=_ByReceiver, json_schema_extra=_READ_ONLY)
+    changed_by: str | None = Field(default=None, description=_ByReceiver, json_schema_extra=_READ_ONLY)
+    changed_at: str | None = Field(default=None, description=_ByReceiver, json_schema_extra=_READ_ONLY)
+
+
+class OwnerBody(OwnerPatchBody):
+    """An owner in a request. A field that is null counts as left out."""
+
+    match: dict[str, _Pattern] = Field(  # type: ignore[assignment]  # fewer values
+        description="Regular expressions (RE2) by selector, each for the whole value; all must match; "
+        f"empty: all clients. {_SELECTORS}",
+        examples=[{"principal": "User:pay-.*"}],
+        json_schema_extra=_CONDITIONS,
     )

@@ -17,6 +17,7 @@ from typing import Final
 from receiver.clock import wall_time
 from receiver.numbers import whole_number
 from receiver.telemetry.instance import ClientInstance
+from receiver.telemetry.owners import Owners
 from receiver.telemetry.subscription import SubscriptionSet
 from receiver.telemetry.subscription_document import time_to_text
 from receiver.wire.uuid import Uuid, uuid_to_text
@@ -35,6 +36,9 @@ class EventType(StrEnum):
     SUBSCRIPTION_CHANGED = "subscription_changed"
     SUBSCRIPTION_DELETED = "subscription_deleted"
     SUBSCRIPTION_EXPIRED = "subscription_expired"
+    OWNER_CREATED = "owner_created"
+    OWNER_CHANGED = "owner_changed"
+    OWNER_DELETED = "owner_deleted"
     CLIENT_CREATED = "client_created"
     CLIENT_FORGOTTEN = "client_forgotten"
 
@@ -54,6 +58,8 @@ class Event:
     """The client instance's id in Kafka's text form."""
     client_id: str | None = None
     """The client's id, of a client that came."""
+    owner: str | None = None
+    """The owner's name."""
 
 
 class EventLog:
@@ -114,6 +120,18 @@ class EventLog:
             if after.get(subscription.name) is None:
                 self._add(EventType.SUBSCRIPTION_DELETED, subscription=subscription.name)
 
+    def owners_replaced(self, before: Owners, after: Owners) -> None:
+        """Note what differs between the owners in force before and now."""
+        known = {owner.team: owner for owner in before.owners}
+        for owner in after.owners:
+            existing = known.pop(owner.team, None)
+            if existing is None:
+                self._add(EventType.OWNER_CREATED, owner=owner.team)
+            elif existing != owner:
+                self._add(EventType.OWNER_CHANGED, owner=owner.team)
+        for team in known:
+            self._add(EventType.OWNER_DELETED, owner=team)
+
     def subscription_expired(self, name: str) -> None:
         """Note a subscription that ended by itself."""
         self._add(EventType.SUBSCRIPTION_EXPIRED, subscription=name)
@@ -134,6 +152,7 @@ class EventLog:
         subscription: str | None = None,
         client_instance_id: str | None = None,
         client_id: str | None = None,
+        owner: str | None = None,
     ) -> None:
         self._last = next(self._numbers)
         self._events.append(
@@ -144,6 +163,7 @@ class EventLog:
                 subscription=subscription,
                 client_instance_id=client_instance_id,
                 client_id=client_id,
+                owner=owner,
             )
         )
         for future in self._waiting:

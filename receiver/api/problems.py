@@ -18,6 +18,7 @@ from starlette.routing import Match
 
 from receiver.numbers import whole_number
 from receiver.settings.errors import wording
+from receiver.store.owner_file import OwnerStoreError
 from receiver.store.store import ReadOnlyError, StoreError
 from receiver.telemetry.errors import SubscriptionError
 from receiver.traffic.usage_store import UsageUnavailableError
@@ -140,6 +141,7 @@ def register(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(RequestValidationError, _on_parameters)
     app.add_exception_handler(StoreError, _on_store)
+    app.add_exception_handler(OwnerStoreError, _on_owner_store)
     app.add_exception_handler(ReadOnlyError, _on_read_only)
     app.add_exception_handler(UsageUnavailableError, _on_usage)
     app.add_exception_handler(Exception, _on_unexpected)
@@ -209,6 +211,10 @@ def _parameter_detail(request: Request, error: ErrorDetails) -> str:
 
 async def _on_store(request: Request, error: Exception) -> Response:
     return problem_response(503, f"cannot write the subscriptions, nothing has changed: {error}")
+
+
+async def _on_owner_store(request: Request, error: Exception) -> Response:
+    return problem_response(503, f"cannot write the owners, nothing has changed: {error}")
 
 
 async def _on_usage(request: Request, error: Exception) -> Response:

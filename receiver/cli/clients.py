@@ -215,43 +215,6 @@ def list_connections(
     )
 
 
-@fleet_command
-def list_owners(
-    fleet: Fleet, scope: filters.Scope = AnswerScope.CLUSTER, output: Output = OutputFormat.TABLE
-) -> None:
-    """List the owners of clients, those with absent principals first.
-
-    `clients list --owner ''` lists the clients that nobody declares.
-
-    \u0008
-    Examples:
-      kafka-telemetry owners
-      kafka-telemetry owners --output json
-      kafka-telemetry connections --owner payments
-    """
-    found = fleet.lists(lambda session: list(pages(session, "/v1/owners", filters={"scope": scope})))
-    print_list(
-        sorted(found, key=lambda owner: not owner["absent"]),
-        output,
-        _owner_row,
-        "there are no owners: set owners.path to a folder with them",
-        narrow=("team", "contact", "connections", "clients", "absent"),
-        whole=("connections", "clients"),
-    )
-
-
-def _owner_row(owner: dict[str, Any]) -> dict[str, str]:
-    return {
-        "team": owner["team"],
-        "contact": owner["contact"] or "-",
-        "connections": str(owner["connections"]),
-        "clients": str(owner["clients"]),
-        "absent": " ".join(owner["absent"]) or "-",
-        "expected": " ".join(owner["expected"]) or "-",
-        "link": owner["link"] or "-",
-    }
-
-
 def print_clients(clients: list[dict[str, Any]], output: OutputFormat, nothing: str) -> None:
     """Write a list of clients."""
     print_list(clients, output, _client_row, nothing, narrow=_NARROW, whole=_NARROW[1:2] + _NARROW[3:])

@@ -32,7 +32,7 @@ _PLACES: Final = MappingProxyType(
         "connections": "clients:list_connections",
         "usage": "traffic:show_usage",
         "upgrade-check": "traffic:check_upgrade",
-        "owners": "clients:list_owners",
+        "owners": "owners:owners_app",
         "listeners": "rest:show_listeners",
         "plugins": "rest:show_plugins",
         "series": "rest:show_series",

@@ -32,7 +32,7 @@ def follow_events(
     ] = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Write a line when a subscription changes, or a client comes or goes.
+    """Write a line when a subscription or owner changes, or a client comes or goes.
 
     It ends with Ctrl-C. With --output json, each line is a JSON document.
 
@@ -104,7 +104,7 @@ def _messages(lines: Iterator[str]) -> Iterator[tuple[str, str, str]]:
 
 
 def _line(event: _Event) -> str:
-    names = ("cluster", "time", "type", "subscription", "client_instance_id", "client_id")
+    names = ("cluster", "time", "type", "subscription", "owner", "client_instance_id", "client_id")
     shown = {name: event[name] for name in names if event.get(name) is not None}
     shown["type"] = shown["type"].replace("_", " ")
     return " ".join(shown.values())

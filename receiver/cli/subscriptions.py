@@ -174,10 +174,10 @@ def put_subscription(
     parts = {
         "metrics": metric,
         "interval_ms": interval_ms,
-        "match": dict(_pair(text, "--match") for text in match) if match else None,
+        "match": dict(pair(text, "--match") for text in match) if match else None,
         "expires_at": _end(duration, expires_at),
         "temporality": temporality,
-        "labels": dict(_pair(text, "--label") for text in label) if label else None,
+        "labels": dict(pair(text, "--label") for text in label) if label else None,
         "description": description,
         "enabled": False if disabled else None,
     }
@@ -359,7 +359,7 @@ def explain_subscription(
     if interval_ms is not None:
         body["interval_ms"] = interval_ms
     if match:
-        body["match"] = dict(_pair(text, "--match") for text in match)
+        body["match"] = dict(pair(text, "--match") for text in match)
     found = document_of(session.post("/v1/explain", json=body))
     if is_document(output):
         print_document(found, output, session.cluster)
@@ -435,7 +435,7 @@ def _draft(
             raise typer.BadParameter("give at least one, for example --metric '*'", param_hint="--metric")
         body: dict[str, Any] = {} if interval_ms is None else {"interval_ms": interval_ms}
         if match:
-            body["match"] = dict(_pair(text, "--match") for text in match)
+            body["match"] = dict(pair(text, "--match") for text in match)
         if name in _existing(session):
             response = session.patch(_named(name), json=body | {"add_metrics": metric})
         else:
@@ -549,7 +549,8 @@ def _field_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _pair(text: str, option: str) -> tuple[str, str]:
+def pair(text: str, option: str) -> tuple[str, str]:
+    """Return key and value of an option such as ``--match``."""
     key, sign, value = text.partition("=")
     if not sign or not key:
         expected = "SELECTOR=REGEX, for example client_id=orders-.*" if option == "--match" else "KEY=TEXT"
@@ -562,7 +563,7 @@ def _entries(
 ) -> dict[str, str | None] | None:
     """Return the entries of a merge patch (RFC 7396)."""
     entries: dict[str, str | None] = dict.fromkeys(removed or ())
-    entries |= dict(_pair(text, option) for text in added or ())
+    entries |= dict(pair(text, option) for text in added or ())
     return entries or None
 
 

@@ -67,7 +67,9 @@ from receiver.request_log import RequestLog
 from receiver.settings.errors import SettingsError
 from receiver.settings.key_file import hash_key
 from receiver.settings.model import ReceiverSettings
+from receiver.store.declared_owners import DeclaredOwners
 from receiver.store.opened import open_store
+from receiver.store.owner_file import OwnerFile
 from receiver.store.owners import OwnersFolder
 from receiver.store.store import StoreError, SubscriptionStore
 from receiver.store.subscriptions import Subscriptions, read_store
@@ -194,7 +196,8 @@ class _Core:
         self._sessions = Sessions(self._clock.monotonic)
         self._telemetry.on_created = self._events.client_created
         self._telemetry.on_forgotten = self._events.client_forgotten
-        self._owners = self._open_owners(settings)
+        self._owners = DeclaredOwners(self._owners_changed)
+        self._owners_folder = self._open_owners(settings)
         self._expiry = Expiry(current, self._now, self._loop.call_later, self._events.subscription_expired)
         self._logged_warnings: set[str] = set()
         self._crossed: dict[str, str] = {}  # what is wrong with upstreams, by listener
@@ -257,7 +260,7 @@ class _Core:
         """Start all parts; raise StoreError if the subscriptions can't be read."""
         await self._subscriptions.load()
         self._host.start()
-        self._use_owners(self._owners)
+        self._owners.use(self._owners_folder, self._owner_file(self._settings))
         self._rest.start()
         if self._bridge is not None:
             self._bridge.start()
@@ -353,7 +356,7 @@ class _Core:
         changes.add(self._change_of_rest(settings, rest))
         changes.add(self._change_of_bridge(settings, bridge))
         changes.add(self._change_of_settings(settings, relays))
-        if settings.owners != before.owners:
+        if (settings.owners, settings.owners_file) != (before.owners, before.owners_file):
             changes.add(self._change_of_owners(settings))
         rules = Rules(settings.telemetry, hash_key(settings.telemetry.privacy))
         changes.add(Change(commit=lambda: self._telemetry.replace_rules(rules)))
@@ -402,29 +405,28 @@ class _Core:
         return Change(commit=commit, finish=finish, discard=fresh.close)
 
     def _open_owners(self, settings: ReceiverSettings, *, strict: bool = False) -> OwnersFolder | None:
-        return None if settings.owners is None else OwnersFolder(settings.owners.path, strict=strict)
+        folder = settings.owners.path
+        return None if folder is None else OwnersFolder(folder, strict=strict)
+
+    def _owner_file(self, settings: ReceiverSettings) -> OwnerFile | None:
+        path = settings.owners_file
+        return None if path is None else OwnerFile(path)
+
+    def _owners_changed(self, before: Owners, after: Owners) -> None:
+        self._telemetry.owners = after
+        self._events.owners_replaced(before, after)
 
     def _owner_of(self, key: Key) -> str | None:
         """Return the owner of usage, empty without one; None: there are no owners."""
         owners = self._telemetry.owners
         return (owners.team_of(recorded_identity(*key)) or "") if owners.owners else None
 
-    def _use_owners(self, folder: OwnersFolder | None) -> None:
-        self._telemetry.owners = Owners() if folder is None else folder.content
-        if folder is not None:
-
-            def use() -> None:
-                if folder is self._owners:
-                    self._telemetry.owners = folder.content
-
-            folder.follow(partial(call_in_loop, self._loop, use))
-
     def _change_of_owners(self, settings: ReceiverSettings) -> Change:
-        replaced, fresh = self._owners, self._open_owners(settings, strict=True)
+        replaced, fresh = self._owners_folder, self._open_owners(settings, strict=True)
 
         def commit() -> None:
-            self._owners = fresh
-            self._use_owners(fresh)
+            self._owners_folder = fresh
+            self._owners.use(fresh, self._owner_file(settings))
 
         async def finish() -> None:
             if replaced is not None:
@@ -517,8 +519,8 @@ class _Core:
             if asked is not None:
                 await asked.close()
         await self._traffic.close()
-        if self._owners is not None:
-            await asyncio.to_thread(self._owners.close)
+        if self._owners_folder is not None:
+            await asyncio.to_thread(self._owners_folder.close)
         self._relays.close()
         self._expiry.close()
         await asyncio.to_thread(self._store.close)
@@ -605,6 +607,7 @@ class _Core:
             scattered=self._scattered,
             events=self._events,
             sessions=self._sessions,
+            owners=self._owners,
             cluster=Cluster(receiver_id=self._receiver_id, members=members),
             rollup=rollup,
             wall_ns=self._clock.wall_ns,
@@ -650,8 +653,7 @@ class _Core:
             "plugin": list(plugin_warnings(self._host.statistics())),
             "worker": workers.problems(),
         }
-        if self._owners is not None and self._owners.status.problem is not None:
-            found["owners"] = [f"owners.path: {self._owners.status.problem}"]
+        found["owners"] = self._owners.problems
         # Clients of bridges are asked by their brokers.
         if not found["store"] and self._settings.listeners:
             found["subscription"] = list(

@@ -115,7 +115,7 @@ def subscription_findings(fleet: Fleet) -> list[Finding]:
 
 
 def owner_findings(fleet: Fleet) -> list[Finding]:
-    """Return which clients nobody declares, and which expected principals are absent."""
+    """Return which clients nobody declares, and what owners expect in vain."""
     if not fleet.owners:
         return []
     findings = [
@@ -129,6 +129,18 @@ def owner_findings(fleet: Fleet) -> list[Finding]:
         for owner in fleet.owners
         if owner["absent"]
     ]
+    findings += [
+        warning(
+            Area.CLIENT,
+            "absent",
+            f"owner {owner['team']}",
+            f"expects the topics {', '.join(owner['absent_topics'][:_MAX_NAMED])}, which no metrics of its "
+            "clients name",
+            f"ask {owner['contact'] or 'the team'}, or take them out of expected.topics",
+        )
+        for owner in fleet.owners
+        if owner["absent_topics"]
+    ]
     undeclared = {_who(row): row for row in (*fleet.connections, *fleet.clients) if row["owner"] is None}
     findings += [
         warning(
@@ -136,7 +148,7 @@ def owner_findings(fleet: Fleet) -> list[Finding]:
             "undeclared",
             _label(row),
             f"{row['principal']} has no owner",
-            "add a match for it to a file in owners.path",
+            "add a match for it to its owner (docs/rest.md#owners)",
         )
         for row in undeclared.values()
     ]

@@ -6,6 +6,7 @@ own.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
@@ -180,8 +181,8 @@ class ReceiverSettings(Settings):
     (`scope=cluster`); none by default."""
     rollup: RollupSettings | None = None
     """The roll-up, so that the console shows its findings; none by default."""
-    owners: OwnersSettings | None = None
-    """The teams that clients belong to; none by default."""
+    owners: OwnersSettings = OwnersSettings()
+    """The teams that clients belong to."""
     telemetry: TelemetrySettings = TelemetrySettings()
     limits: LimitsSettings = LimitsSettings()
     kip1313: Kip1313Settings = Kip1313Settings()
@@ -220,6 +221,15 @@ class ReceiverSettings(Settings):
             candidate if candidate.broker is not None else candidate.model_copy(update={"broker": default})
             for candidate in listeners
         )
+
+    @property
+    def owners_file(self) -> Path | None:
+        """The file of the owners that are put over REST; None: there is none."""
+        subscriptions = self.subscriptions
+        if self.owners.file is not None or subscriptions.store == "file":
+            return self.owners.file
+        beside = subscriptions.copy_file if subscriptions.store == "kafka" else subscriptions.sqlite_file
+        return beside.with_name(f"{beside.stem}-owners.json")
 
     @model_validator(mode="after")
     def _has_a_way_in(self) -> Self:

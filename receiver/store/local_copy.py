@@ -21,6 +21,26 @@ _VERSION: Final = 1
 _MAX_BYTES: Final = 64 * 1024 * 1024
 
 
+def replace_durably(path: Path, text: str) -> None:
+    """Replace a file as a whole, with mode 0600; it is durable on return.
+
+    Raises:
+        OSError: It can't be written; the old file stays.
+    """
+    fresh = path.with_name(f".{path.name}.tmp")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    folder = os.open(path.absolute().parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
 class LocalCopy:
     """A JSON file of mode 0600, which is replaced as a whole."""
 
@@ -69,19 +89,8 @@ class LocalCopy:
             "version": _VERSION,
             "subscriptions": [to_document(subscription) for subscription in subscriptions],
         }
-        fresh = self._path.with_name(f".{self._path.name}.tmp")
         try:
-            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(json.dumps(document))  # json.dump takes four times as long
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(self._path)
-            folder = os.open(self._path.absolute().parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            replace_durably(self._path, json.dumps(document))  # json.dump takes four times as long
         except OSError as error:
             raise self._error(f"cannot be written: {reason_of(error)}") from None
 

@@ -7,7 +7,7 @@ owners.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from receiver.store.document import Mistake, mistakes_of
 from receiver.store.entries import read_documents
@@ -52,6 +52,7 @@ class OwnersFolder(FollowedFolder[Owners]):
     """The owners of a folder in their last good state; none while there was none."""
 
     def __init__(self, folder: Path, *, strict: bool = False) -> None:
+        self.path: Final = str(folder)
         super().__init__("owners", folder, read_owners, _files, Owners(), strict=strict)
 
 

@@ -72,6 +72,10 @@ class Intake:
         """Return a principal as privacy rules let it be shown; None: not at all."""
         return self._steps.privacy.principal_label(principal)
 
+    def topic_value(self, topic: str) -> str | None:
+        """Return a topic as privacy rules let it be shown; None: not at all."""
+        return self._steps.privacy.topic_value(topic)
+
     def accept(
         self,
         instance: ClientInstance,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from receiver.telemetry.subscription_checks import CHECKS
 
 #: The maximum number of owners, because each is matched against each client.
 MAX_OWNERS: Final = 1000
-#: The maximum number of principals that one owner expects.
+#: The maximum number of principals, and of topics, that one owner expects.
 MAX_EXPECTED: Final = 256
 #: The maximum length of a name, and of a contact or link.
 MAX_TEAM: Final = 128
@@ -49,6 +49,12 @@ class Owner:
     link: str = ""
     principals: tuple[str, ...] = ()
     """Principals that should be connected."""
+    topics: tuple[str, ...] = ()
+    """Topics that its clients should use."""
+    changed_by: str | None = field(default=None, compare=False)
+    """Who changed it last over REST; None: it is of a file."""
+    changed_at: str | None = field(default=None, compare=False)
+    """When (RFC 3339, UTC)."""
 
     def __post_init__(self) -> None:
         errors: list[SubscriptionError] = []
@@ -57,10 +63,15 @@ class Owner:
         for name, most in (("team", MAX_TEAM), ("contact", MAX_TEXT), ("link", MAX_TEXT)):
             _check_text(name, getattr(self, name), most, errors.append)
         object.__setattr__(self, "match", CHECKS["match"](self.match, errors.append))
-        object.__setattr__(self, "principals", _checked_principals(self.principals, errors.append))
+        for kind in EXPECTED:
+            object.__setattr__(self, kind, _checked_expected(kind, getattr(self, kind), errors.append))
         if errors:
             first, *first.further = errors
             raise first
+
+    def changed(self, *, by: str | None, at: str | None) -> Owner:
+        """Return this owner with who changed it last, and when."""
+        return replace(self, changed_by=by, changed_at=at)
 
 
 class Owners:
@@ -107,6 +118,21 @@ class Owners:
 
 
 _FIELDS: Final = ("team", "match", "contact", "link", "expected")
+#: What an owner expects.
+EXPECTED: Final = ("principals", "topics")
+#: What the receiver sets in a document.
+READ_ONLY_FIELDS: Final = ("source", "changed_by", "changed_at")
+
+
+def to_document(owner: Owner) -> dict[str, Any]:
+    """Return an owner's document, as files have it."""
+    return {
+        "team": owner.team,
+        "match": dict(owner.match),
+        "contact": owner.contact,
+        "link": owner.link,
+        "expected": {kind: list(getattr(owner, kind)) for kind in EXPECTED},
+    }
 
 
 def read_owner(document: object, *, team: str | None = None) -> Owner:
@@ -114,7 +140,7 @@ def read_owner(document: object, *, team: str | None = None) -> Owner:
 
     Args:
         document: A mapping with ``match``, and perhaps ``team``, ``contact``, ``link`` and
-            ``expected: {principals: [...]}``.
+            ``expected: {principals: [...], topics: [...]}``.
         team: The name of an owner without ``team``.
 
     Raises:
@@ -128,9 +154,9 @@ def read_owner(document: object, *, team: str | None = None) -> Owner:
         if key not in _FIELDS
     ]
     expected = document.get("expected", {})
-    if not isinstance(expected, Mapping) or expected.keys() - {"principals"}:
-        fix = "give principals: [User:orders]"
-        unknown.append(SubscriptionError("expected", expected, "is not a mapping with principals", fix))
+    if not isinstance(expected, Mapping) or expected.keys() - set(EXPECTED):
+        problem, fix = "is not a mapping with principals and topics", "give principals: [User:orders]"
+        unknown.append(SubscriptionError("expected", expected, problem, fix))
         expected = {}
     if "match" not in document:
         fix = 'give patterns by selector, for example {client_id: "orders-.*"}'
@@ -143,6 +169,7 @@ def read_owner(document: object, *, team: str | None = None) -> Owner:
             contact=known.get("contact", ""),
             link=known.get("link", ""),
             principals=expected.get("principals", ()),
+            topics=expected.get("topics", ()),
         )
     except SubscriptionError as error:
         unknown += error.all
@@ -150,6 +177,44 @@ def read_owner(document: object, *, team: str | None = None) -> Owner:
         first, *first.further = unknown
         raise first
     return owner
+
+
+def put_owner(document: object, team: str) -> Owner:
+    """Read the owner of a request whose path has its name.
+
+    Null counts as left out, and what the receiver sets is ignored.
+
+    Raises:
+        SubscriptionError: As of :func:`read_owner`.
+    """
+    if not isinstance(document, Mapping):
+        raise SubscriptionError("", document, "is not a mapping", "give an owner: match and others")
+    given = {
+        key: value for key, value in document.items() if value is not None and key not in READ_ONLY_FIELDS
+    }
+    if isinstance(expected := given.get("expected"), Mapping):
+        given["expected"] = {kind: names for kind, names in expected.items() if names is not None}
+    owner = read_owner(given, team=team)
+    if owner.team != team:
+        fix = f"omit it, or give {team!r} as in the path"
+        raise SubscriptionError("team", owner.team, "is another name", fix)
+    return owner
+
+
+def patched(existing: Owner, patch: object) -> Owner:
+    """Return an owner with a merge patch (RFC 7396) of its document.
+
+    Raises:
+        SubscriptionError: As of :func:`read_owner`.
+    """
+    if not isinstance(patch, Mapping):
+        raise SubscriptionError("", patch, "is not a mapping", "give the fields to change")
+    merged = {**to_document(existing), **patch}
+    for name, known in (("match", existing.match), ("expected", to_document(existing)["expected"])):
+        if isinstance(given := patch.get(name), Mapping):
+            entries = {**known, **given}
+            merged[name] = {key: value for key, value in entries.items() if value is not None}
+    return put_owner(merged, existing.team)
 
 
 def _check_text(name: str, text: object, most: int, report: _Report) -> None:
@@ -160,13 +225,13 @@ def _check_text(name: str, text: object, most: int, report: _Report) -> None:
         report(SubscriptionError(name, text, f"has {len(text)} characters", f"give at most {most}"))
 
 
-def _checked_principals(principals: object, report: _Report) -> tuple[str, ...]:
-    if not isinstance(principals, list | tuple) or not all(isinstance(entry, str) for entry in principals):
+def _checked_expected(kind: str, names: object, report: _Report) -> tuple[str, ...]:
+    if not isinstance(names, list | tuple) or not all(isinstance(entry, str) for entry in names):
         fix = 'give a list such as ["User:orders"]'
-        report(SubscriptionError("expected", principals, "has no list of principals", fix))
+        report(SubscriptionError("expected", names, f"has no list of {kind}", fix))
         return ()
-    if len(principals) > MAX_EXPECTED:
+    if len(names) > MAX_EXPECTED:
         fix = f"give at most {MAX_EXPECTED}"
-        report(SubscriptionError("expected", f"{len(principals)} principals", "are too many", fix))
+        report(SubscriptionError("expected", f"{len(names)} {kind}", "are too many", fix))
         return ()
-    return tuple(dict.fromkeys(principals))
+    return tuple(dict.fromkeys(names))

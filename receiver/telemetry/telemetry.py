@@ -135,6 +135,10 @@ class ClientTelemetry:
         """Return a principal as privacy rules let it be shown; None: not at all."""
         return self._intake.principal_label(principal)
 
+    def topic_value(self, topic: str) -> str | None:
+        """Return a topic as privacy rules let it be shown; None: not at all."""
+        return self._intake.topic_value(topic)
+
     def get_telemetry_subscriptions(
         self, identity: ClientIdentity, request: GetTelemetrySubscriptionsRequest, *, now: float
     ) -> SubscriptionsOutcome:

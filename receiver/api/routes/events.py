@@ -59,6 +59,7 @@ class EventView(BaseModel):
     subscription: str | None
     client_instance_id: str | None
     client_id: str | None
+    owner: str | None
 
 
 class EventsView(BaseModel):
@@ -147,4 +148,5 @@ def _document(log: EventLog, event: Event) -> dict[str, Any]:
         "subscription": event.subscription,
         "client_instance_id": event.client_instance_id,
         "client_id": event.client_id,
+        "owner": event.owner,
     }

@@ -6,25 +6,22 @@ The store makes it durable.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Annotated, Final, TypeAlias
 
 import structlog
-from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from receiver.api.authorization import AuditedChange, Change
 from receiver.api.bodies import JSON_TYPES, MERGE_PATCH_TYPES, body_of, read_json
+from receiver.api.conditions import Check, IfMatch, IfNoneMatch, conditions, entity_tag
 from receiver.api.dependencies import ApiDependencies, Dependencies
 from receiver.api.documents import NAME_SCHEMA, PatchBody, SubscriptionBody
 from receiver.api.pages import Page, PageQuery, first_page
 from receiver.api.problems import (
-    InvalidError,
     ProblemError,
-    field_error,
     problem_answers,
     subscription_errors,
 )
@@ -38,21 +35,13 @@ from receiver.telemetry.subscription_document import FIELDS, patched, read_docum
 router = APIRouter(prefix="/v1/subscriptions", tags=["subscriptions"], responses=problem_answers(422))
 
 _Name = Annotated[str, Path(description="The subscription's name.", json_schema_extra=NAME_SCHEMA)]
-_IfMatch = Annotated[
-    str | None, Header(description="Change only a subscription that has one of these entity tags; `*`: any.")
-]
-_IfNoneMatch = Annotated[
-    str | None, Header(description="`*`: only create, never replace.", json_schema_extra={"enum": ["*"]})
-]
+_KIND: Final = "subscription"
 
 #: A response header: the milliseconds within which every connected client is asked.
 ASKED_WITHIN: Final = "kafka-telemetry-asked-within-ms"
 
 #: Makes the new subscription of the existing one, with warnings.
 _Make: TypeAlias = Callable[[Subscription | None], tuple[Subscription, list[str]]]
-
-#: Raises a problem (412) if a request's conditions don't hold for the existing subscription.
-_Check: TypeAlias = Callable[[Subscription | None], None]
 
 _log = structlog.get_logger("receiver.api")
 
@@ -122,8 +111,8 @@ async def put_subscription(
     request: Request,
     response: Response,
     name: _Name,
-    if_match: _IfMatch = None,
-    if_none_match: _IfNoneMatch = None,
+    if_match: IfMatch = None,
+    if_none_match: IfNoneMatch = None,
 ) -> ChangedSubscriptionView:
     """Create or replace a subscription, durably and for all following requests.
 
@@ -133,7 +122,7 @@ async def put_subscription(
     """
     document = await read_json(request, JSON_TYPES)
     now = dependencies.now()
-    check = _conditions(name, if_match, if_none_match)
+    check = conditions(_KIND, name, if_match, if_none_match)
 
     def make(existing: Subscription | None) -> tuple[Subscription, list[str]]:
         return read_document(
@@ -160,7 +149,7 @@ async def patch_subscription(
     request: Request,
     response: Response,
     name: _Name,
-    if_match: _IfMatch = None,
+    if_match: IfMatch = None,
 ) -> ChangedSubscriptionView:
     """Change parts of a subscription, durably and for all following requests.
 
@@ -169,7 +158,7 @@ async def patch_subscription(
     """
     document = await read_json(request, MERGE_PATCH_TYPES)
     now = dependencies.now()
-    check = _conditions(name, if_match, None)
+    check = conditions(_KIND, name, if_match, None)
 
     def make(existing: Subscription | None) -> tuple[Subscription, list[str]]:
         if existing is None:
@@ -190,15 +179,15 @@ async def patch_subscription(
     responses=problem_answers(404, 409, 412, 503),
 )
 async def delete_subscription(
-    dependencies: Dependencies, change: AuditedChange, name: _Name, if_match: _IfMatch = None
+    dependencies: Dependencies, change: AuditedChange, name: _Name, if_match: IfMatch = None
 ) -> None:
     """Delete a subscription. It stops to apply with the next request of every client."""
-    check = _conditions(name, if_match, None)
+    check = conditions(_KIND, name, if_match, None)
 
     def remove(existing: Subscription | None) -> None:
         if existing is None:
             raise _not_found(name)
-        check(existing)
+        check(_entity_tag(existing))
         change.before = to_document(existing)
 
     await dependencies.subscriptions.edit(name, remove)
@@ -210,7 +199,7 @@ async def _change(
     response: Response,
     name: str,
     make: _Make,
-    check: _Check,
+    check: Check,
 ) -> ChangedSubscriptionView:
     """Make the new subscription of the existing one, store it, and answer with it.
 
@@ -221,7 +210,7 @@ async def _change(
     def edit(existing: Subscription | None) -> Subscription:
         subscription, warnings = make(existing)
         # Conditions count only for a request that is right (RFC 9110, section 13.2.1).
-        check(existing)
+        check(None if existing is None else _entity_tag(existing))
         change.before = None if existing is None else to_document(existing)
         if existing is None:
             response.status_code = 201
@@ -266,33 +255,8 @@ def _not_found(name: str) -> ProblemError:
 
 
 def _entity_tag(subscription: Subscription) -> str:
-    """Return the tag of what an operator sets; it is the same on every sidecar."""
     document = to_document(subscription)
-    content = json.dumps([document[field] for field in FIELDS], sort_keys=True)
-    return f'"{hashlib.sha256(content.encode()).hexdigest()[:16]}"'
-
-
-def _conditions(name: str, if_match: str | None, if_none_match: str | None) -> _Check:
-    # RFC 9110, section 13.1. If-Match compares strongly. If-None-Match supports `*` only.
-    if if_none_match is not None and if_none_match.strip() != "*":
-        raise InvalidError(field_error(("if-none-match",), if_none_match, "only * is supported"))
-    tags = None if if_match is None else [tag.strip() for tag in if_match.split(",")]
-
-    def check(existing: Subscription | None) -> None:
-        problem = None
-        if existing is None:
-            if tags is not None:
-                problem = f"there is no subscription named {name!r} to change: list the subscriptions"
-        elif if_none_match is not None:
-            problem = (
-                f"the subscription {name!r} exists: choose another name, or omit If-None-Match to replace it"
-            )
-        elif tags is not None and "*" not in tags and _entity_tag(existing) not in tags:
-            problem = f"the subscription {name!r} has changed: read it again and repeat the change"
-        if problem is not None:
-            raise ProblemError(412, problem)
-
-    return check
+    return entity_tag([document[field] for field in FIELDS])
 
 
 def _with_name(document: object, name: str) -> object:

@@ -138,6 +138,11 @@ class Privacy:
         """Return a principal as the label may be forwarded; None: the label is dropped."""
         return self.labels(NO_LABELS._replace(principal=principal)).principal
 
+    def topic_value(self, topic: str) -> str | None:
+        """Return a topic as its attribute may be forwarded; None: it is dropped."""
+        action = self.attribute("topic", "topic")
+        return None if action == "drop" else self.hash_of(topic) if action == "hash" else topic
+
     def _principal(self, principal: str) -> str:
         """Hash the name of a principal and keep its type."""
         kind, mark, name = principal.partition(":")

@@ -23,6 +23,8 @@ from receiver.settings.limits import LimitsSettings, PrincipalLimitsSettings
 from receiver.settings.model import TelemetrySettings
 from receiver.settings.rest import RestSettings
 from receiver.settings.usage import UsageSettings
+from receiver.store.declared_owners import DeclaredOwners
+from receiver.store.owner_file import OwnerFile
 from receiver.store.sqlite import SqliteSubscriptionStore
 from receiver.store.store import SubscriptionStore
 from receiver.store.subscriptions import Subscriptions
@@ -30,6 +32,7 @@ from receiver.telemetry.control.limits import Limits
 from receiver.telemetry.current_subscriptions import CurrentSubscriptions
 from receiver.telemetry.identity import ClientIdentity
 from receiver.telemetry.outcomes import SubscriptionsOutcome
+from receiver.telemetry.owners import Owners
 from receiver.telemetry.telemetry import ClientTelemetry
 from receiver.traffic.traffic import Traffic
 from receiver.traffic.usage_store import open_usage
@@ -183,6 +186,7 @@ class Api:
     rollup: Rollup | None = None
     store_name: str = "sqlite"
     scattered: str | None = None
+    owner_file: Path | None = None
     _events: EventLog | None = None
     _traffic: Traffic | None = None
 
@@ -229,6 +233,10 @@ class Api:
     async def _refresh(self) -> None:
         """Nothing to read: there are no other processes."""
 
+    def _owners_changed(self, before: Owners, after: Owners) -> None:
+        self.telemetry.owners = after
+        self.events().owners_replaced(before, after)
+
     async def app(self) -> FastAPI:
         """The application."""
         subscriptions = Subscriptions(
@@ -238,6 +246,9 @@ class Api:
             changed=self.events().subscriptions_replaced,
         )
         await subscriptions.load()
+        owners = DeclaredOwners(self._owners_changed)
+        if self.owner_file is not None:
+            owners.use(None, OwnerFile(self.owner_file))
         return create_api(
             ApiDependencies(
                 version="9.9.9",
@@ -261,6 +272,7 @@ class Api:
                 certificates=lambda: self.certificates,
                 store=lambda: self.store_name,
                 scattered=lambda: self.scattered,
+                owners=owners,
                 events=self.events(),
                 cluster=self.cluster,
                 rollup=self.rollup,

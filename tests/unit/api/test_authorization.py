@@ -1,6 +1,7 @@
 """Every route: the roles that may use it, and the audit log of changes."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -186,7 +187,12 @@ def test_every_change_is_audited(guarded: Api) -> None:
     assert all(secret not in str(lines) for secret in (EDITOR_TOKEN, VIEWER_TOKEN, "hunter2"))
 
 
-def test_every_changing_route_audits_the_documents(guarded: Api) -> None:
+def test_every_changing_route_audits_the_documents(guarded: Api, tmp_path: Path) -> None:
+    guarded.owner_file = tmp_path / "owners.json"
+    bodies = {
+        "subscriptions": {"PUT": BODY, "PATCH": {"enabled": False}},
+        "owners": {"PUT": {"match": {}}, "PATCH": {"contact": "#pay"}},
+    }
     changing = [
         route
         for route in routes_of(guarded)
@@ -199,14 +205,14 @@ def test_every_changing_route_audits_the_documents(guarded: Api) -> None:
                 method,
                 path,
                 headers=bearer(EDITOR_TOKEN),
-                json={"PUT": BODY, "PATCH": {"enabled": False}}.get(method),
+                json=bodies[path.split("/")[2]].get(method),
             )
             assert answer.is_success, (method, path, answer.text)
 
     with structlog.testing.capture_logs() as lines:
         guarded.run(scenario)
     audited = audit_lines(lines)
-    assert len(audited) == len(changing) == 3
+    assert len(audited) == len(changing) == 6
     assert all(line["before"] != line["after"] for line in audited)
 
 

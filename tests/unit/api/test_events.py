@@ -45,6 +45,7 @@ def test_changes_and_clients_are_events(api: Api) -> None:
                 "subscription": None,
                 "client_instance_id": text,
                 "client_id": "orders",
+                "owner": None,
             },
             {**rest_of_it["items"][1], "type": "client_forgotten", "client_instance_id": text},
             {**rest_of_it["items"][2], "type": "subscription_deleted", "subscription": "s"},

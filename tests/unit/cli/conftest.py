@@ -25,6 +25,8 @@ from receiver.settings.hostport import HostPort
 from receiver.settings.model import LogSettings
 from receiver.settings.rest import RestSettings
 from receiver.settings.usage import UsageSettings
+from receiver.store.declared_owners import DeclaredOwners
+from receiver.store.owner_file import OwnerFile
 from receiver.store.sqlite import SqliteSubscriptionStore
 from receiver.store.subscriptions import Subscriptions
 from receiver.telemetry.identity import ClientIdentity
@@ -55,6 +57,7 @@ class Sidecar:
         #: The URLs of all receivers of its cluster, if there are others.
         self.members: list[str] = []
         self.receiver_id = path.stem
+        self._path = path
         self.store = SqliteSubscriptionStore(path)
         self.url = ""
         self._up = threading.Event()
@@ -82,6 +85,8 @@ class Sidecar:
             changed=self._events.subscriptions_replaced,
         )
         await subscriptions.load()
+        owners = DeclaredOwners(lambda _, after: setattr(self.telemetry, "owners", after))
+        owners.use(None, OwnerFile(self._path.with_name("owners.json")))
         patient = {"connect_timeout_ms": 10_000, "timeout_ms": 20_000}
         members = None
         if self.members:
@@ -112,6 +117,7 @@ class Sidecar:
                 scattered=lambda: None,
                 cluster=Cluster(receiver_id=self.receiver_id, members=members),
                 events=self._events,
+                owners=owners,
             ),
             self.settings,
         )

@@ -6,6 +6,7 @@ import json
 import re
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 
 from receiver.traffic.traffic import ClosedConnection
 from receiver.traffic.usage_store import Amounts, Key, Settlement
@@ -86,3 +87,31 @@ def test_an_upgrade_check_fails_if_a_client_would_break(run: Run, sidecar: Sidec
     fine = run("upgrade-check", "--to", "3.9", **url)
     assert (fine.exit_code, fine.stderr) == (0, "Kafka 3.9 answers every client that was seen\n")
     assert "knows Kafka up to" in run("upgrade-check", "--to", "99.0", **url).stderr
+
+
+def test_owners_are_put_listed_and_deleted(run: Run, sidecar: Sidecar, tmp_path: Path) -> None:
+    url = {"KAFKA_TELEMETRY_URL": sidecar.url}
+    sidecar.connections.append(connection(1))
+    options = (
+        "--match",
+        "client_id=orders",
+        "--principal",
+        "User:a",
+        "--topic",
+        "bills",
+        "--contact",
+        "#pay",
+    )
+    assert run("owners", "put", "pay", *options, **url).stdout == "pay: created\n"
+    _, row = run("owners", "list", "-o", "wide", **url).stdout.splitlines()
+    assert row.split()[:5] == ["pay", "#pay", "1", "0", "User:a"]
+    shown = json.loads(run("owners", "show", "pay", "-o", "json", **url).stdout)
+    assert shown["expected"] == {"principals": ["User:a"], "topics": ["bills"]}
+    file = tmp_path / "pay.yaml"
+    file.write_text("match: {listener: L}")
+    assert run("owners", "put", "pay", "--file", str(file), **url).stdout == "pay: replaced\n"
+    assert "listener=L" in run("owners", "show", "pay", **url).stdout
+    assert run("owners", "put", "pay", **url).exit_code == 2
+    assert run("owners", "put", "pay", "--match", "none=1", **url).exit_code == 1
+    assert run("owners", "delete", "pay", **url).stdout == "pay: deleted\n"
+    assert run("owners", "list", **url).stderr.startswith("there are no owners")

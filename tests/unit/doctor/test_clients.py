@@ -244,14 +244,15 @@ def test_of_a_client_of_a_bridge_only_its_pushes_are_judged() -> None:
 
 
 def test_clients_without_an_owner_and_absent_principals_are_named() -> None:
-    owner = {"team": "pay", "contact": "#pay", "absent": ["User:pay"]}
-    well = {**owner, "team": "ops", "absent": []}
+    owner = {"team": "pay", "contact": "#pay", "absent": ["User:pay"], "absent_topics": ["bills"]}
+    well = {**owner, "team": "ops", "absent": [], "absent_topics": None}
     row = {"principal": "User:x"}
     found = fleet(
         client(1, **row, owner=None), client(2, **row, owner="ops"), owners=[owner, well],
         connections=[{**connection(1), **row, "owner": None}, {**connection(3), **row, "owner": None}],
     )  # fmt: skip
-    absent, *undeclared = owner_findings(found)
+    absent, topics, *undeclared = owner_findings(found)
+    assert topics.seen == "expects the topics bills, which no metrics of its clients name"
     assert (absent.check, absent.subject) == ("absent", "owner pay")
     assert absent.seen == "expects User:pay, of which nothing is connected"
     assert absent.do.startswith("ask #pay")

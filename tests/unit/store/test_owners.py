@@ -1,12 +1,17 @@
 """A folder of owners: all mistakes with their places, and the last good state stays in force."""
 
+import asyncio
 import threading
 from pathlib import Path
 
 import pytest
 
+from receiver.store.declared_owners import DeclaredOwners
 from receiver.store.folder import FolderError
+from receiver.store.owner_file import OwnerFile
 from receiver.store.owners import OwnersFolder, read_owners
+from receiver.store.store import ReadOnlyError
+from receiver.telemetry.owners import Owner, Owners
 from tests.testbed.files import replace
 from tests.unit.api.conftest import connection
 
@@ -66,3 +71,38 @@ def test_a_folder_with_mistakes_has_no_owners_at_the_start(tmp_path: Path) -> No
     assert not OwnersFolder(tmp_path).content.owners
     with pytest.raises(FolderError):
         OwnersFolder(tmp_path, strict=True)
+
+
+def test_an_owner_of_the_folder_wins(tmp_path: Path) -> None:
+    folder, file = tmp_path / "owners.d", tmp_path / "owners.json"
+    folder.mkdir()
+    (folder / "a.yaml").write_text("{team: files, match: {}}")
+    put = Owner(team="files", match={"client_id": "x"}, changed_by="ed")
+    OwnerFile(file).write([put, Owner(team="also", match={})])
+    assert file.stat().st_mode & 0o777 == 0o600
+    changes: list[tuple[Owners, Owners]] = []
+
+    async def scenario() -> None:
+        owners = DeclaredOwners(lambda before, after: changes.append((before, after)))
+        of_files = OwnersFolder(folder)
+        try:
+            owners.use(of_files, OwnerFile(file))
+            assert [(owner.team, owners.is_of_folder(owner)) for owner in owners.in_force.owners] == [
+                ("files", True),
+                ("also", False),
+            ]
+            (problem,) = owners.problems
+            assert problem.startswith("owners: 1 of those that were put over REST are not in force")
+            with pytest.raises(ReadOnlyError, match="comes from files"):
+                await owners.edit("files", lambda existing: put)
+            await owners.edit("also", lambda existing: None)
+            assert OwnerFile(file).read() == (put,)
+            owners.use(None, OwnerFile(file))  # a reload without the folder
+            assert owners.in_force.owners == (put,)
+            assert owners.in_force.owners[0].changed_by == "ed"
+            assert owners.problems == []
+        finally:
+            of_files.close()
+
+    asyncio.run(scenario())
+    assert changes[-1][1].owners == (put,)

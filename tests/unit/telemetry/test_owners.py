@@ -39,9 +39,10 @@ def test_the_first_that_matches_owns_a_client() -> None:
         ({"team": "a", "match": {"client_id": "("}}, ["match.client_id"]),
         ({"team": "a", "match": {}, "owner": "b"}, ["owner"]),
         ({"team": "a", "match": {}, "expected": ["User:a"]}, ["expected"]),
-        ({"team": "a", "match": {}, "expected": {"topics": ["a"]}}, ["expected"]),
+        ({"team": "a", "match": {}, "expected": {"groups": ["a"]}}, ["expected"]),
         ({"team": "a", "match": {}, "expected": {"principals": "User:a"}}, ["expected"]),
         ({"team": "a", "match": {}, "expected": {"principals": ["u"] * (MAX_EXPECTED + 1)}}, ["expected"]),
+        ({"team": "a", "match": {}, "expected": {"topics": [1]}}, ["expected"]),
     ],
 )
 def test_a_mistake_names_its_field(document: Any, fields: list[str]) -> None:

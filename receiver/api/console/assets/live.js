@@ -10,6 +10,9 @@ const TYPES = [
   'subscription_changed',
   'subscription_deleted',
   'subscription_expired',
+  'owner_created',
+  'owner_changed',
+  'owner_deleted',
   'client_created',
   'client_forgotten',
 ];

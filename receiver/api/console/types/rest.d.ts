@@ -227,7 +227,7 @@ export interface DryRunView {
   warnings: (string)[];
 }
 
-export type EventType = "subscription_created" | "subscription_changed" | "subscription_deleted" | "subscription_expired" | "client_created" | "client_forgotten";
+export type EventType = "subscription_created" | "subscription_changed" | "subscription_deleted" | "subscription_expired" | "owner_created" | "owner_changed" | "owner_deleted" | "client_created" | "client_forgotten";
 
 export interface EventView {
   id: string;
@@ -236,12 +236,23 @@ export interface EventView {
   subscription: string | null;
   client_instance_id: string | null;
   client_id: string | null;
+  owner: string | null;
 }
 
 export interface EventsView {
   items: (EventView)[];
   next: string;
   lost: boolean;
+}
+
+export interface ExpectedBody {
+  principals?: (string)[] | null;
+  topics?: (string)[] | null;
+}
+
+export interface ExpectedView {
+  principals: (string)[];
+  topics: (string)[];
 }
 
 export interface ExplainBody {
@@ -383,6 +394,39 @@ export interface NodeView {
 
 export type Origin = "subscription" | "default" | "quirk" | "back_pressure";
 
+export interface OwnerBody {
+  match: Partial<Record<"client_instance_id" | "client_id" | "client_software_name" | "client_software_version" | "client_source_address" | "client_source_port" | "principal" | "listener" | "security_protocol" | "client_rack" | "group_id" | "group_member_id" | "transactional_id" | "application_id" | "client_instance_id!" | "client_id!" | "client_software_name!" | "client_software_version!" | "client_source_address!" | "client_source_port!" | "principal!" | "listener!" | "security_protocol!" | "client_rack!" | "group_id!" | "group_member_id!" | "transactional_id!" | "application_id!", string>>;
+  contact?: string | null;
+  link?: string | null;
+  expected?: ExpectedBody | null;
+  team?: string | null;
+  source?: string | null;
+  changed_by?: string | null;
+  changed_at?: string | null;
+}
+
+export interface OwnerDocumentView {
+  team: string;
+  match: Record<string, string>;
+  contact: string;
+  link: string;
+  expected: ExpectedView;
+  source: string;
+  changed_by: string | null;
+  changed_at: string | null;
+}
+
+export interface OwnerPatchBody {
+  match?: Partial<Record<"client_instance_id" | "client_id" | "client_software_name" | "client_software_version" | "client_source_address" | "client_source_port" | "principal" | "listener" | "security_protocol" | "client_rack" | "group_id" | "group_member_id" | "transactional_id" | "application_id" | "client_instance_id!" | "client_id!" | "client_software_name!" | "client_software_version!" | "client_source_address!" | "client_source_port!" | "principal!" | "listener!" | "security_protocol!" | "client_rack!" | "group_id!" | "group_member_id!" | "transactional_id!" | "application_id!", string | null>>;
+  contact?: string | null;
+  link?: string | null;
+  expected?: ExpectedBody | null;
+  team?: string | null;
+  source?: string | null;
+  changed_by?: string | null;
+  changed_at?: string | null;
+}
+
 export interface OwnerView {
   team: string;
   contact: string;
@@ -390,6 +434,8 @@ export interface OwnerView {
   match: Record<string, string>;
   expected: (string)[];
   absent: (string)[];
+  expected_topics: (string)[];
+  absent_topics: (string)[] | null;
   connections: number;
   clients: number;
   receiver?: string | null;
