@@ -97,23 +97,23 @@ def measure(process: Running, target: str, connections: int, *, ca: Path | None 
 
     first = connections // 2
     # A few first, so that what is made once, at the first connection, does not count.
-    with _held(target, _FIRST_CONNECTIONS, ca):
+    with held(target, _FIRST_CONNECTIONS, ca):
         pass
     before = settled()
-    with _held(target, first, ca):
+    with held(target, first, ca):
         half = settled()
-        with _held(target, connections - first, ca):
+        with held(target, connections - first, ca):
             opened = settled()
     return Memory(connections=connections, before=before, half=half, open=opened)
 
 
 @contextlib.contextmanager
-def _held(target: str, count: int, ca: Path | None) -> Iterator[None]:
+def held(target: str, count: int, ca: Path | None) -> Iterator[None]:
     """Hold connections, each after one ApiVersions; none may be closed by the relay."""
     host, _, port = target.rpartition(":")
     context = None if ca is None else ssl.create_default_context(cafile=ca)
     with contextlib.ExitStack() as stack:
-        held = []
+        opened = []
         for _ in range(count):
             connection = stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
             if context is not None:
@@ -121,9 +121,9 @@ def _held(target: str, count: int, ca: Path | None) -> Iterator[None]:
             connection.sendall(_API_VERSIONS)
             if not connection.recv(4096):
                 raise ConnectionError(f"{target} closed a connection after ApiVersions")
-            held.append(connection)
+            opened.append(connection)
         yield
-        for connection in held:
+        for connection in opened:
             connection.settimeout(0)
             with contextlib.suppress(BlockingIOError, ssl.SSLWantReadError):
                 connection.recv(1)

@@ -39,7 +39,7 @@ listen bench
 """
 
 #: All clients of a benchmark have one address, so its limits are off.
-_UNLIMITED: dict[str, dict[str, None]] = {"source_address": dict.fromkeys(PeerLimitsSettings.model_fields)}
+UNLIMITED: dict[str, dict[str, None]] = {"source_address": dict.fromkeys(PeerLimitsSettings.model_fields)}
 
 #: A destination that is away, with room for one push: the others are checked, labelled and dropped.
 #: A sidecar without a plugin asks clients for nothing.
@@ -117,20 +117,20 @@ def sidecar(
         "rest": {"bind": rest},
         "plugins": plugins or [],
     }
-    limits = _UNLIMITED if program is None else _unlimited(program)
+    limits = UNLIMITED if program is None else _unlimited(program)
     with serve({**configuration, "limits": limits}, folder, program=program) as process:
         name = "rewriting" if rewrites else "sidecar"
         yield Relay(name=name, target=listen, process=process, rest=rest, ca=tls.ca if tls else None)
 
 
 def _unlimited(program: Path) -> dict[str, dict[str, None]]:
-    """Return :data:`_UNLIMITED` without the keys that another version does not know."""
+    """Return :data:`UNLIMITED` without the keys that another version does not know."""
     reference = subprocess.run(
         [str(program), "config", "reference"], check=True, capture_output=True, text=True
     ).stdout
     return {
         peer: {key: None for key in keys if f"`limits.{peer}.{key}`" in reference}
-        for peer, keys in _UNLIMITED.items()
+        for peer, keys in UNLIMITED.items()
     }
 
 
@@ -171,7 +171,7 @@ def serve_bridges(
         "bridge": {"bind": bind, "token": {"file": str(token)}},
         "rest": {"bind": rest},
         "plugins": list(plugins),
-        "limits": _UNLIMITED,
+        "limits": UNLIMITED,
     }
     with serve(configuration, folder) as process:
         yield process
