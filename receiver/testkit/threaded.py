@@ -151,7 +151,8 @@ class TestKit:
         async def call() -> _T:
             return function()
 
-        return self._call(call())
+        # Many clients take minutes to judge on a busy machine.
+        return asyncio.run_coroutine_threadsafe(call(), self._loop).result()
 
     def _call(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_STOP_WITHIN_S)
