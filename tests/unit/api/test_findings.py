@@ -163,7 +163,9 @@ def test_a_roll_up_that_does_not_answer_is_said(
 
     async def of(api: Api) -> str:
         transport = httpx.ASGITransport(await api.app())
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8642") as rest:
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://127.0.0.1:8642", timeout=60
+        ) as rest:
             return await problem(rest)
 
     api.run(scenario)
