@@ -165,6 +165,7 @@ def test_the_openapi_document_lists_every_endpoint_and_its_problem_documents(api
             "/v1/connections",
             "/v1/usage",
             "/v1/owners",
+            "/v1/owners/{team}",
             "/v1/upgrade-check",
             "/v1/findings",
             "/v1/links",

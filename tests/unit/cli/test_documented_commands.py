@@ -48,6 +48,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(TREE / "examples" / "gitops" / "subscriptions.d", subscriptions)
     shutil.copy(subscriptions / "producers.yaml", folder)
     shutil.copy(subscriptions / "producers.yaml", folder / "subscriptions.yaml")
+    (folder / "payments.yaml").write_text('match: {principal: "User:pay-.*"}\n')
     (folder / "a.token").write_text("a-token-of-the-chart-with-32-letters\n")
     for name in ("receiver.yaml", "RECEIVER.yaml", "old.yaml"):
         (folder / name).write_text(CONFIGURATION)

@@ -79,7 +79,7 @@ def test_sizes_and_times_take_units(tmp_path: Path) -> None:
         (
             "zzz: 1",
             "receiver.yaml: zzz: unknown key; known are broker, gateway, listeners, bridge, subscriptions, "
-            "rest, cluster, owners, telemetry, limits, kip1313, plugins, usage, drain, log, debug",
+            "rest, cluster, rollup, owners, telemetry, limits, kip1313, plugins, usage, drain, log, debug",
         ),
         (
             "telemetry: {max_bytes: lots}",
