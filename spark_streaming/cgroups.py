@@ -8,12 +8,14 @@ both versions.
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from typing import Final
 
 #: More than the kernel writes into any file that is read.
 _MAX_BYTES: Final = 65_536
+_MEMORY_KILLS: Final = re.compile("oom_kill ([0-9]{1,19})")
 
 
 def files(root: str, controller: str, *names: str) -> Iterator[tuple[str, ...]]:
@@ -65,9 +67,8 @@ def memory_kills(root: str = "/") -> int:
     for version in (("", "memory.events"), ("memory", "memory.oom_control")):
         for (counters,) in files(root, *version):
             for line in counters.splitlines():
-                name, _, number = line.partition(" ")
-                if name == "oom_kill" and number.isdecimal():
-                    return int(number)
+                if counted := _MEMORY_KILLS.fullmatch(line):
+                    return int(counted[1])
     return 0
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 import structlog
 
@@ -98,6 +98,14 @@ def read_all(
             yield from ((path, entry) for entry in entries)
 
 
+_What: TypeAlias = Literal["subscriptions", "owners"]
+#: Whole, so that who searches the code for a line of the log finds it.
+_NOT_APPLIED: Final[dict[_What, str]] = {
+    "subscriptions": "subscriptions not applied, the last good ones stay",
+    "owners": "owners not applied, the last good ones stay",
+}
+
+
 class FollowedFolder(Generic[_Content]):
     """The last good state of a folder, which is read again when it has changed.
 
@@ -115,7 +123,7 @@ class FollowedFolder(Generic[_Content]):
 
     def __init__(
         self,
-        what: str,
+        what: _What,
         folder: Path,
         read: Callable[[Path], _Content],
         files: Callable[[Path], list[Path]],
@@ -181,7 +189,7 @@ class FollowedFolder(Generic[_Content]):
         problem = summary if count else str(error)
         self.status = replace(self.status, problem=problem, failures=self.status.failures + 1)
         _log.error(
-            f"{self._what} not applied, the last good ones stay",
+            _NOT_APPLIED[self._what],
             problem=str(error),
             in_force=len(self.content),
             mistakes=list(error.mistakes[:_MAX_LOGGED]),
