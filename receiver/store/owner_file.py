@@ -17,7 +17,7 @@ from spark_streaming.system_errors import reason_of
 
 _MARK: Final = "kafka-telemetry-owners"
 _VERSION: Final = 1
-#: A thousand owners of the largest kind would be larger; those of people are not.
+#: A thousand owners of the largest kind would be larger, and are not written.
 _MAX_BYTES: Final = 64 * 1024 * 1024
 
 
@@ -71,9 +71,11 @@ class OwnerFile:
             {"owner": to_document(owner), "changed_by": owner.changed_by, "changed_at": owner.changed_at}
             for owner in owners
         ]
-        document = {"content": _MARK, "version": _VERSION, "owners": entries}
+        content = json.dumps({"content": _MARK, "version": _VERSION, "owners": entries})
+        if len(content) > _MAX_BYTES:
+            raise self._error(f"would have more than {_MAX_BYTES} bytes: shorten the owners' matches")
         try:
-            replace_durably(self.path, json.dumps(document))
+            replace_durably(self.path, content)
         except OSError as error:
             raise self._error(f"cannot be written: {reason_of(error)}") from None
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from receiver.store import owner_file
 from receiver.store.declared_owners import DeclaredOwners
 from receiver.store.folder import FolderError
-from receiver.store.owner_file import OwnerFile
+from receiver.store.owner_file import OwnerFile, OwnerStoreError
 from receiver.store.owners import OwnersFolder, read_owners
 from receiver.store.store import ReadOnlyError
 from receiver.telemetry.owners import Owner, Owners
@@ -106,3 +107,14 @@ def test_an_owner_of_the_folder_wins(tmp_path: Path) -> None:
 
     asyncio.run(scenario())
     assert changes[-1][1].owners == (put,)
+
+
+def test_a_file_that_could_not_be_read_again_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner_file, "_MAX_BYTES", 300)
+    file, owner = OwnerFile(tmp_path / "owners.json"), Owner(team="payments", match={})
+    file.write([owner])
+    with pytest.raises(OwnerStoreError, match="would have more than 300 bytes: shorten"):
+        file.write([Owner(team="payments", match={"client_id": "a" * 300})])
+    assert file.read() == (owner,)
