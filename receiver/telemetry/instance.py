@@ -258,7 +258,8 @@ class ClientInstance:
         self.last_error = ErrorCode.NONE
         self.terminating = terminating
         self.pushes_accepted += 1
-        self._push_minutes = self.pushed_minutes(now) | 1
+        if self.last_push_at is None or self.last_push_at // 60 != now // 60:
+            self._push_minutes = self.pushed_minutes(now) | 1
         self.last_push_at = now
 
     def pushed_minutes(self, now: float) -> int:
