@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import httpx
 import typer
@@ -12,7 +11,7 @@ import typer
 from receiver.cli import filters
 from receiver.cli.completion import selectors
 from receiver.cli.output import Output, OutputFormat, print_document, print_fields, print_list
-from receiver.cli.pages import pages
+from receiver.cli.pages import owner_path, pages
 from receiver.cli.session import (
     Fleet,
     Session,
@@ -84,7 +83,7 @@ def show_owner(session: Session, team: _Team, output: Output = OutputFormat.TABL
     Example:
       kafka-telemetry owners show payments -o yaml
     """
-    _show(session, document_of(session.get(_path(team))), output)
+    _show(session, document_of(session.get(owner_path(team))), output)
 
 
 @owners_app.command("put")
@@ -139,7 +138,7 @@ def put_owner(
         body = {key: value for key, value in parts.items() if value is not None}
     else:
         raise typer.BadParameter("give at least one, for example principal=User:pay-.*", param_hint="--match")
-    response = session.put(_path(team), json=body)
+    response = session.put(owner_path(team), json=body)
     found = document_of(response)
     if is_document(output):
         print_document(found, output, session.cluster)
@@ -156,7 +155,7 @@ def delete_owner(session: Session, team: _Team) -> None:
     Example:
       kafka-telemetry owners delete payments
     """
-    document_of(session.delete(_path(team)))
+    document_of(session.delete(owner_path(team)))
     typer.echo(f"{team}: deleted")
 
 
@@ -177,9 +176,3 @@ def _show(session: Session, owner: dict[str, Any], output: OutputFormat) -> None
         "changed at": owner["changed_at"] or "-",
     }
     print_fields(rows.items())
-
-
-def _path(team: str) -> str:
-    if team in {"", ".", ".."}:
-        raise typer.BadParameter(f"{team!r} cannot be the name of an owner", param_hint="TEAM")
-    return f"/v1/owners/{quote(team, safe='')}"

@@ -72,6 +72,15 @@ def given(**filters: str | None) -> dict[str, str]:
 
 def subscription_path(name: str) -> str:
     """Return the path of a subscription."""
+    return _named("/v1/subscriptions", name, "a subscription", "NAME")
+
+
+def owner_path(team: str) -> str:
+    """Return the path of an owner."""
+    return _named("/v1/owners", team, "an owner", "TEAM")
+
+
+def _named(collection: str, name: str, what: str, argument: str) -> str:
     if name in {"", ".", ".."}:
-        raise typer.BadParameter(f"{name!r} cannot be the name of a subscription", param_hint="NAME")
-    return f"/v1/subscriptions/{quote(name, safe='')}"
+        raise typer.BadParameter(f"{name!r} cannot be the name of {what}", param_hint=argument)
+    return f"{collection}/{quote(name, safe='')}"
