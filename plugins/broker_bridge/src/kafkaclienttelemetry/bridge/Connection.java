@@ -24,7 +24,7 @@ final class Connection implements Runnable {
     private static final int COPIED_BYTES = 64 << 10;
     private static final int FLUSHED_BYTES = 192 << 10;
     /** While there is room for pushes, acknowledgements are read together after so long. */
-    private static final long REST_NS = TimeUnit.MILLISECONDS.toNanos(50);
+    private static final long REST_NS = TimeUnit.MILLISECONDS.toNanos(100);
     private static final int NONCE_BYTES = 32;
 
     private final Link link;

@@ -29,7 +29,7 @@ final class Link implements Runnable {
     private static final long HUNG_NS = TimeUnit.SECONDS.toNanos(10);
     private static final long LOGGED_NS = TimeUnit.MINUTES.toNanos(5);
     /** While pushes come, the thread looks by itself after so long, and nobody wakes it. */
-    private static final long REST_NS = TimeUnit.MILLISECONDS.toNanos(50);
+    private static final long REST_NS = TimeUnit.MILLISECONDS.toNanos(100);
     /** Rests without a push after which the thread sleeps until a push comes. */
     private static final int MAX_EMPTY_RESTS = 20;
 
