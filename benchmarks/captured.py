@@ -21,7 +21,7 @@ from receiver.wire.k71_get_telemetry_subscriptions import GetTelemetrySubscripti
 from receiver.wire.k72_push_telemetry import PushTelemetryRequest
 from receiver.wire.uuid import Uuid
 
-_EVERYTHING = Subscription(name="everything", metrics=("*",), interval_ms=60_000)
+_EVERYTHING = Subscription(name="everything", metrics=("*",), interval_ms=5_000)
 CLUSTER = "kafka-telemetry-testQQ"
 _PAYLOADS = Path(__file__).parent.parent / "tests" / "data" / "payloads"
 

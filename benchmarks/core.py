@@ -9,6 +9,7 @@ changes all of them.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +42,9 @@ _PAYLOADS = (JAVA_PRODUCER, JAVA_CONSUMER, LIBRDKAFKA_PRODUCER, LIBRDKAFKA_CONSU
 _STEP_PAYLOADS = (*_PAYLOADS, FRANZ_GO_PRODUCER)
 _TIMES_THE_FLOOR = 4.0
 _BATCH_SECONDS = 0.02
-_INSTANCE = Uuid(bytes(range(16)))
+#: Client instances that push in turn. With one alone, each push would be a sample of what clients
+#: push (:mod:`receiver.telemetry.profiles`), of which the core takes one in a second.
+_INSTANCES = [Uuid(bytes([number, *range(1, 16)])) for number in range(100)]
 
 #: The most that all defaults may add to a push, in microseconds of CPU.
 _STEP_GOALS = {JAVA_CONSUMER.client: 60.0, LIBRDKAFKA_CONSUMER.client: 15.0}
@@ -206,25 +209,29 @@ def _path(
     """
     telemetry = telemetry_core(settings, hash_key=hash_key)
     host = PluginHost(load_plugins([{"type": "console", "queue": {"max_items": 100}, "delivery": "memory"}]))
-    connection = ClientIdentity(
-        id="1",
-        listener="CLIENT",
-        security_protocol="PLAINTEXT",
-        source_address="127.0.0.1",
-        source_port=54321,
-        since=0.0,
-    )
-    request, interval_s = push_request(telemetry, connection, _INSTANCE, inflated)
+    clients = []
+    for number, instance in enumerate(_INSTANCES):
+        connection = ClientIdentity(
+            id=str(number),
+            listener="CLIENT",
+            security_protocol="PLAINTEXT",
+            source_address=f"127.0.0.{number}",
+            source_port=54321,
+            since=0.0,
+        )
+        clients.append((connection, *push_request(telemetry, connection, instance, inflated)))
+    turns = itertools.cycle(clients)
     now = 0.0
 
     def push() -> None:
         nonlocal now
+        connection, request, interval_s = next(turns)
         outcome = telemetry.push_telemetry(connection, request, now=now, received_at_ns=1)
         if outcome.push is None:
             raise BenchmarkError(f"a captured push was refused: {outcome.problem or 'nothing is left of it'}")
         host.offer(outcome.push)
         # Never throttled, and never forgotten.
-        now += interval_s
+        now += interval_s / len(clients)
 
     return push
 
