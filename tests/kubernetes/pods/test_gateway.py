@@ -12,7 +12,7 @@ import yaml
 
 from tests.kubernetes.pods import gateways
 from tests.kubernetes.pods.clients import LANGUAGES, PodClient, clients
-from tests.kubernetes.pods.cluster import NAMESPACE, BrokerCluster
+from tests.kubernetes.pods.cluster import BROKERS, NAMESPACE, BrokerCluster
 from tests.kubernetes.pods.figures import note
 from tests.testbed.clients import Mode
 from tests.testbed.helm import CHART
@@ -110,12 +110,22 @@ def test_it_rolls(gateway: Gateway, traffic: list[PodClient]) -> None:
     check("a roll of the gateway", traffic, begun)
 
 
+def test_it_rolls_while_the_brokers_do(gateway: Gateway, traffic: list[PodClient]) -> None:
+    # Its new pods look for brokers that come and go.
+    begun = time.time()
+    for name in (BROKERS, SERVICE):
+        gateway.cluster.node.kubectl("rollout", "restart", f"statefulset/{name}", f"--namespace={NAMESPACE}")
+    gateway.cluster.wait_until_ready()
+    gateway.wait_until_ready()
+    check("a roll of the gateway and the brokers", traffic, begun)
+
+
 def test_it_gets_and_loses_a_replica(gateway: Gateway, traffic: list[PodClient]) -> None:
     begun = time.time()
     gateway.upgrade(replicas=3)
     for client in traffic:
         client.wait_for_progress()
-    # The client with a connection to the pod that ends reaches the others by the same Service.
+    # Clients of the pod that ends reach the others by the same Service.
     gateway.upgrade(replicas=2)
     check("a replica more, and again less", traffic, begun)
 
