@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import pytest
 
@@ -10,11 +13,26 @@ from tests.kubernetes.pods import figures
 from tests.kubernetes.pods.clients import NAMESPACE as CLIENTS
 from tests.kubernetes.pods.cluster import BrokerCluster, Collector
 from tests.testbed import parts
+from tests.testbed.commands import BuildError
 from tests.testbed.helm import Helm
-from tests.testbed.node import machine, policies
-from tests.testbed.node.images import KAFKA, RECEIVER
+from tests.testbed.node import images, machine, policies
+from tests.testbed.node.images import KAFKA, RECEIVER, ROLLUP
 from tests.testbed.node.node import Node
 from tests.testbed.parts import NotSetUpError
+
+#: The images that tests with a fixture need.
+_IMAGES: Final[Mapping[str, tuple[str, ...]]] = {"node": (KAFKA, RECEIVER), "rollup_image": (ROLLUP,)}
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build the images of the chosen tests, because a build would use up the first test's time."""
+    fixtures = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    wanted = [image for fixture, names in _IMAGES.items() if fixture in fixtures for image in names]
+    if not wanted or session.config.option.collectonly or _problem() is not None:
+        return
+    # One that can't be built fails the tests that need it, with its reason.
+    with contextlib.suppress(BuildError, NotSetUpError):
+        images.build(*wanted)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -23,6 +41,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"pods: {line}")
 
 
+@functools.cache
 def _problem() -> str | None:
     try:
         parts.NODE.require()
@@ -40,6 +59,13 @@ def node() -> Iterator[Node]:
         started.images.need(KAFKA, RECEIVER)
         started.make_namespace(CLIENTS)
         yield started
+
+
+@pytest.fixture(scope="session")
+def rollup_image(node: Node) -> str:
+    """The roll-up's image, which the node has."""
+    node.images.need(ROLLUP)
+    return ROLLUP
 
 
 @pytest.fixture(scope="session")

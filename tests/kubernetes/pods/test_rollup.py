@@ -16,7 +16,7 @@ from tests.kubernetes.pods.cluster import NAMESPACE, BrokerCluster, namespace_pe
 from tests.kubernetes.pods.figures import note
 from tests.testbed.clients import Mode
 from tests.testbed.helm import CHART, HelmError
-from tests.testbed.node.images import KAFKA, ROLLUP
+from tests.testbed.node.images import KAFKA
 from tests.testbed.node.node import Node
 
 pytestmark = pytest.mark.timeout(3000)
@@ -144,9 +144,9 @@ class Postgres:
 
 
 @pytest.fixture(scope="module")
-def postgres(installed: BrokerCluster) -> Postgres:
-    """The server."""
-    installed.node.images.need(ROLLUP)
+def postgres(installed: BrokerCluster, rollup_image: str) -> Postgres:
+    """The server of the roll-up, whose image is there."""
+    del rollup_image
     server = Postgres(installed.node)
     server.install()
     return server

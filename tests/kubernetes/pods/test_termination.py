@@ -11,7 +11,7 @@ import pytest
 
 from tests.kubernetes.pods.cluster import MONITORING, BrokerCluster
 from tests.kubernetes.pods.figures import note
-from tests.testbed.node.images import RECEIVER, ROLLUP
+from tests.testbed.node.images import RECEIVER
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -89,10 +89,11 @@ def test_at_any_moment(cluster: BrokerCluster, after_s: float) -> None:
 
 @pytest.mark.parametrize("after_s", [0.0, 0.3, 1.0, 3.0])
 @pytest.mark.parametrize("arguments", [(), SUBMITTED], ids=["rollup", "spark-submit"])
-def test_the_roll_up_at_any_moment(cluster: BrokerCluster, after_s: float, arguments: Sequence[str]) -> None:
-    cluster.node.images.need(ROLLUP)
+def test_the_roll_up_at_any_moment(
+    cluster: BrokerCluster, rollup_image: str, after_s: float, arguments: Sequence[str]
+) -> None:
     name = f"{'submitted' if arguments else 'rollup'}-{after_s:.1f}"
-    ends(cluster, name, after_s, lambda name: pod(name, ROLLUP, arguments))
+    ends(cluster, name, after_s, lambda name: pod(name, rollup_image, arguments))
 
 
 def ends(

@@ -63,6 +63,17 @@ _BUILT: Final[dict[str, Callable[[], Image]]] = {
 }
 
 
+def build(*names: str) -> None:
+    """Build images that are not in the cache, which needs no node.
+
+    Raises:
+        BuildError: One can't be built.
+        NotSetUpError: A part that it is made of is not set up.
+    """
+    for name in names:
+        _BUILT[name]()
+
+
 class ImageStore:
     """containerd's images.
 
