@@ -26,7 +26,7 @@ _WRONG: Final[Mapping[str, tuple[dict[str, Any], tuple[str, ...]]]] = {
     "unknown key in a section": ({"gateway": {"replica": 2}}, ("/gateway", "replica", "not allowed")),
     "text for a number": (
         {"gateway": {"replicas": "two"}},
-        ("/gateway/replicas", "got string, want integer"),
+        ("/gateway/replicas", "got string, want null or integer"),
     ),
     "text for a switch": ({"gateway": {"enabled": "yes"}}, ("/gateway/enabled", "got string, want boolean")),
     "too few": ({"gateway": {"replicas": 0}}, ("/gateway/replicas", "minimum: got 0, want 1")),

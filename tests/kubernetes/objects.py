@@ -62,7 +62,7 @@ def pods(manifests: Sequence[Manifest]) -> Iterator[dict[str, Any]]:
             {"name": claim["metadata"]["name"], "persistentVolumeClaim": {"claimName": "claim-0"}}
             for claim in sets.get(name, {}).get("volumeClaimTemplates", ())
         ]
-        for number in range(sets[name]["replicas"] if name in sets else 1):
+        for number in range(sets[name].get("replicas", 1) if name in sets else 1):
             index = {"apps.kubernetes.io/pod-index": str(number)} if name in sets else {}
             yield _pod(
                 template["metadata"].get("labels", {}) | index,

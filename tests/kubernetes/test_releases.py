@@ -81,6 +81,48 @@ def test_a_release_from_its_installation_to_its_end(
     assert [hook.name for hook in ends.hooks] == [hook["metadata"]["name"] for hook in hooks] * 2
 
 
+def test_an_upgrade_keeps_the_pods_of_an_autoscaler(server: ApiServer, helm: Helm, namespace: str) -> None:
+    gateways = f"/apis/apps/v1/namespaces/{namespace}/statefulsets/{RELEASE}-{CHART.name}-gateway"
+    release = (RELEASE, CHART, "--namespace", namespace)
+    fixed = ("--values", CHART / "ci" / "gateway.yaml", "--set=gateway.replicas=4")
+    scaled = ("--values", CHART / "ci" / "gateway-autoscaling.yaml")
+
+    def pods() -> int:
+        return int(server.get(gateways)["spec"]["replicas"])
+
+    def scale(replicas: int) -> None:
+        change = {"spec": {"replicas": replicas}}
+        headers = {"content-type": "application/merge-patch+json"}
+        server.http.patch(f"{gateways}/scale", json=change, headers=headers).raise_for_status()
+
+    with HookEnds(server, namespace):
+        helm.run("install", *release, *fixed)
+        assert pods() == 4
+        # From a fixed number to the autoscaler's.
+        helm.run("upgrade", *release, *scaled)
+        assert pods() == 4
+        scale(5)
+        helm.run("upgrade", *release, *scaled, "--set=gateway.podAnnotations.changed=yes")
+        assert pods() == 5
+        # To an autoscaler that is not the chart's.
+        helm.run(
+            "upgrade", *release, *scaled, "--set=gateway.autoscaling.enabled=false,gateway.replicas=null"
+        )
+        assert pods() == 5
+        assert "HorizontalPodAutoscaler" not in {
+            name.partition("/")[0] for name in objects(server, namespace)
+        }
+        helm.run("upgrade", *release, *fixed)
+        assert pods() == 4
+        helm.run("uninstall", RELEASE, "--namespace", namespace)
+        helm.run("install", *release, *scaled)
+        assert pods() == 3
+        helm.run("upgrade", *release, *scaled, "--set=gateway.podAnnotations.changed=yes")
+        # A manifest without the field would leave one pod.
+        helm.run("rollback", RELEASE, "1", "--namespace", namespace)
+        assert pods() == 3
+
+
 def _is_hook(one: Manifest) -> bool:
     return "helm.sh/hook" in one["metadata"].get("annotations", {})
 

@@ -143,6 +143,16 @@
 {{- end -}}
 {{- end -}}
 {{- include "kafka-client-telemetry.checks.data" (dict "root" . "field" "gateway.persistence.size" "size" .Values.gateway.persistence.size) -}}
+{{- $autoscaling := .Values.gateway.autoscaling -}}
+{{- if and $autoscaling.enabled (lt (int $autoscaling.maxReplicas) (int $autoscaling.minReplicas)) -}}
+{{- fail (printf "gateway.autoscaling.maxReplicas: %d: less than minReplicas; give %d at least" (int $autoscaling.maxReplicas) (int $autoscaling.minReplicas)) -}}
+{{- end -}}
+{{- if include "kafka-client-telemetry.workload.isScaled" (dict "root" . "part" "gateway") -}}
+{{- if and (not .Values.subscriptions) (eq (dig "store" "sqlite" (.Values.config.subscriptions | default dict)) "sqlite") -}}
+{{- $field := $autoscaling.enabled | ternary "gateway.autoscaling.enabled: true" "gateway.replicas: null" -}}
+{{- fail (printf "%s: a new pod would have no subscriptions and ask clients for nothing; give them in `subscriptions`, or set config.subscriptions.store to kafka" $field) -}}
+{{- end -}}
+{{- end -}}
 {{- $ids := dict -}}
 {{- if .Values.gateway.rewrite.upstream -}}
 {{- if eq .Values.gateway.service.type "NodePort" -}}

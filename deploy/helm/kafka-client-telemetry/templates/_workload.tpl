@@ -11,6 +11,42 @@ data:
     {{- .config | trim | nindent 4 }}
 {{- end -}}
 
+{{/* Whether something else than this chart sets the number of a part's pods: (dict "root" $ "part" "gateway"); empty if not. */}}
+{{- define "kafka-client-telemetry.workload.isScaled" -}}
+{{- $values := index .root.Values .part -}}
+{{- if or (kindIs "invalid" $values.replicas) ($values.autoscaling | default dict).enabled }}true{{ end -}}
+{{- end -}}
+
+{{/* The pods of a part that are there at any time: (dict "root" $ "part" "gateway"). */}}
+{{- define "kafka-client-telemetry.workload.fewestPods" -}}
+{{- $values := index .root.Values .part -}}
+{{- if ($values.autoscaling | default dict).enabled -}}
+{{- int $values.autoscaling.minReplicas -}}
+{{- else -}}
+{{- kindIs "invalid" $values.replicas | ternary 1 $values.replicas | int -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+`replicas` of a part: (dict "root" $ "part" "gateway"). Where an autoscaler sets it, it is what the cluster has, because Kubernetes takes a field
+that a release had and has no more for one pod. Empty where no cluster is asked, as by `helm template`.
+*/}}
+{{- define "kafka-client-telemetry.workload.replicas" -}}
+{{- $fewest := include "kafka-client-telemetry.workload.fewestPods" . -}}
+{{- if not (include "kafka-client-telemetry.workload.isScaled" .) -}}
+{{- $fewest -}}
+{{- else -}}
+{{- with lookup "apps/v1" "StatefulSet" .root.Release.Namespace "" -}}
+{{- $name := include "kafka-client-telemetry.ownerName" (dict "root" $.root "suffix" $.part) -}}
+{{- $replicas := $fewest -}}
+{{- range .items -}}
+{{- if eq .metadata.name $name }}{{ $replicas = int .spec.replicas }}{{ end -}}
+{{- end -}}
+{{- $replicas -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The StatefulSet of a part: (dict "root" $ "part" "gateway" "config" "yaml" "service" "gateway-pods" "ports" [...] "readiness" "/readyz" "graceSeconds" 20), and "preStopSeconds" and "mounts" where it has them. */}}
 {{- define "kafka-client-telemetry.workload.statefulSet" -}}
 {{- $root := .root -}}
@@ -36,7 +72,9 @@ metadata:
   {{- include "kafka-client-telemetry.metadata" (dict "root" $root "name" (include "kafka-client-telemetry.ownerName" (dict "root" $root "suffix" $part)) "component" $part) | nindent 2 }}
 spec:
   serviceName: {{ include "kafka-client-telemetry.partName" (dict "root" $root "suffix" .service) }}
-  replicas: {{ int $values.replicas }}
+  {{- with include "kafka-client-telemetry.workload.replicas" (dict "root" $root "part" $part) }}
+  replicas: {{ . }}
+  {{- end }}
   # Pods don't know of each other: none waits for another.
   podManagementPolicy: Parallel
   updateStrategy: {type: {{ $values.updateStrategy }}}
@@ -110,7 +148,7 @@ spec:
 {{- $name := include "kafka-client-telemetry.ownerName" (dict "root" $root "suffix" $part) -}}
 {{- $domain := printf "%s.%s.svc.%s" (include "kafka-client-telemetry.partName" (dict "root" $root "suffix" .service)) $root.Release.Namespace $root.Values.clusterDomain -}}
 {{- $hook := dict "helm.sh/hook" "test" "helm.sh/hook-delete-policy" "before-hook-creation" -}}
-{{- range $index := until (int $values.replicas) }}
+{{- range $index := until (include "kafka-client-telemetry.workload.fewestPods" . | int) }}
 {{- $host := printf "%s-%d.%s" $name $index $domain }}
 ---
 apiVersion: v1
