@@ -65,6 +65,7 @@ def test_the_minute_of_a_last_push_without_points_has_the_gauges(postgres: Postg
 
 @pytest.mark.full
 @pytest.mark.explores
+@pytest.mark.timeout(3600)
 def test_they_agree_on_100_000_histories(postgres: Postgres) -> None:
     random = Random(SEED or "histories")
     for _ in range(_ROUNDS):
