@@ -38,13 +38,15 @@ judged AS (
 SELECT
     'slow_client',
     holds,
-    latency_ms / threshold,
+    -- The worst producers come first, because their requests do not wait for data.
+    CASE WHEN consumer THEN latency_ms / (latency_ms + threshold) ELSE latency_ms / threshold END,
     'warning',
     cluster_id, client_software_name, client_software_version, client_id, client_instance_id, principal,
     group_id,
     CASE WHEN holds THEN format(
-        'Instance %%s of client id %%s waits %%s ms for responses; the median of it and %%s peers is %%s ms',
-        client_instance_id, coalesce(client_id, '(none)'), round(latency_ms::numeric), others,
+        'Instance %%s of client id %%s waits %%s ms for responses%%s; the median of it and %%s peers is %%s ms',
+        client_instance_id, coalesce(client_id, '(none)'), round(latency_ms::numeric),
+        CASE WHEN consumer THEN ', with the broker''s wait for data' END, others,
         round(median::numeric, 1)
     ) END,
     CASE WHEN holds THEN jsonb_build_object(

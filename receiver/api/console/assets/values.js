@@ -31,7 +31,9 @@ const PREFIX = /^org\.apache\.kafka\./;
 const HEADLINES = [
   /throttle\.time\.max$/,
   /record\.error\.rate$/,
-  /request\.latency\.avg$/,
+  // That of consumers contains the broker's wait for data.
+  /producer\.(node\.)?request\.latency\.avg$/,
+  /commit\.latency\.avg$/,
   /record\.send\.rate$/,
   /records\.lag\.max$/,
   /records\.consumed\.rate$/,

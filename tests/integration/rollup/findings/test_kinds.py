@@ -220,6 +220,18 @@ def test_slow_client(fleet: Fleet, consumer: bool) -> None:
         "peers_are": "of the same group" if consumer else "producers of the same cluster",
         "threshold_ms": floor,
     }
+    assert (", with the broker's wait for data;" in finding["summary"]) == consumer
+
+
+def test_a_slow_producer_comes_before_a_consumer_that_waits_for_data(fleet: Fleet) -> None:
+    for number in range(5):
+        fleet.client(f"p{number}", request_latency_ms_sum=8.0, request_latency_points=1.0)
+        fleet.client(f"c{number}", group_id="g", request_latency_ms_sum=8.0, request_latency_points=1.0)
+    fleet.client("slow", request_latency_ms_sum=300.0, request_latency_points=1.0)
+    fleet.client("waits", group_id="g", request_latency_ms_sum=60_000.0, request_latency_points=1.0)
+    counts = fleet.look(settings=FindingSettings(max_open=1))
+    assert (counts.opened, counts.left_out) == ({"slow_client": 1}, {"slow_client": 1})
+    assert fleet.one("slow_client")["client_instance_id"] == "slow"
 
 
 def test_slow_by_factor_and_by_deviations(fleet: Fleet) -> None:
