@@ -42,7 +42,8 @@ class Helm:
 
     def __init__(self, folder: Path, kubeconfig: Path | None = None) -> None:
         folders = {f"HELM_{kind}_HOME": str(folder / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
-        self._environment = {
+        #: Of Helm, and of what runs it.
+        self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("HELM_", "KUBE"))},
             **folders,
             "KUBECONFIG": str(kubeconfig or folder / "none"),
@@ -55,7 +56,7 @@ class Helm:
             HelmError: It failed, or took too long.
         """
         command = [parts.HELM.require() / program, *arguments]
-        return output(command, env=self._environment, stdin=stdin, timeout_s=_TIMEOUT_S, error=HelmError)
+        return output(command, env=self.environment, stdin=stdin, timeout_s=_TIMEOUT_S, error=HelmError)
 
     def template(self, values: Path | Mapping[str, Any], *arguments: str, chart: Path = CHART) -> str:
         """The chart's manifests with ``values`` over its own, as one text.

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import httpx
 
+from tests.images.engine import TREE
+from tests.kubernetes.pods import pages
 from tests.testbed import cache, parts
 from tests.testbed.collector import ExportedMetric, exported_metrics
 from tests.testbed.helm import CHART, RELEASE, Helm
@@ -25,8 +27,6 @@ BROKERS: Final = f"{NAME}-broker"
 SELECTOR: Final = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/component=example-broker"
 BOOTSTRAP: Final = f"{NAME}-bootstrap.{NAMESPACE}.svc.cluster.local:19092"
 TOKEN: Final = "/run/secrets/kafka-telemetry/tokens/ops"
-#: What its pods may be: the strictest of Kubernetes' standards.
-_RESTRICTED: Final = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
 class Collector:
@@ -90,14 +90,20 @@ class BrokerCluster:
         """The brokers' pods."""
         return [f"{BROKERS}-{number}" for number in range(3)]
 
-    def install(self, *arguments: str | Path) -> None:
-        """Install it, and wait until all brokers are ready."""
-        node = self.node
-        node.make_namespace(NAMESPACE, _RESTRICTED)
-        node.apply(_alias("collector", f"collector.{MONITORING}.svc.cluster.local"))
-        self.set_token("a-token-of-the-tests-in-pods-0123456789")
-        self.upgrade(*arguments)
+    def install(self, folder: Path) -> None:
+        """Install it by the commands of the chart's page, and wait until all brokers are ready.
+
+        Args:
+            folder: Where the commands run, in place of a checkout.
+        """
+        (folder / "deploy").symlink_to(TREE / "deploy")
+        pages.run(pages.script(CHART / "README.md", "Try it"), self.helm, folder)
+        self.node.apply(_alias("collector", f"collector.{MONITORING}.svc.cluster.local"))
         self.wait_until_ready()
+
+    def remove(self) -> None:
+        """Remove it, with its namespace."""
+        self.node.remove_namespace(NAMESPACE)
 
     def upgrade(self, *arguments: str | Path, chart: Path = CHART) -> None:
         """Install or upgrade the release with the chart's own example and other values."""
@@ -120,10 +126,6 @@ class BrokerCluster:
 
         self.node.wait_until(rolled, what="the brokers to be rolled and ready", timeout_s=900.0)
         self.node.wait_for_pods(NAMESPACE, SELECTOR, len(self.pods))
-
-    def set_token(self, token: str) -> None:
-        """Write the token of its REST APIs into the Secret, over an earlier one."""
-        self.node.apply(secret("kafka-telemetry-tokens", NAMESPACE, ops=token))
 
     def evict(self, pod: str) -> int:
         """Ask for a pod's eviction, as a drain does, and return the HTTP status."""

@@ -12,6 +12,7 @@ import pytest
 from tests.kubernetes.pods import figures
 from tests.kubernetes.pods.clients import NAMESPACE as CLIENTS
 from tests.kubernetes.pods.cluster import BrokerCluster, Collector
+from tests.kubernetes.pods.postgres import Postgres
 from tests.testbed import parts
 from tests.testbed.commands import BuildError
 from tests.testbed.helm import Helm
@@ -75,14 +76,23 @@ def helm(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Helm:
 
 
 @pytest.fixture(scope="session")
-def installed(node: Node, helm: Helm) -> BrokerCluster:
+def installed(node: Node, helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> BrokerCluster:
     """Three brokers with sidecars that ask for everything, and a collector."""
     collector = Collector(node)
     collector.install()
     cluster = BrokerCluster(node, helm, collector)
-    cluster.install()
+    cluster.install(tmp_path_factory.mktemp("checkout"))
     cluster.subscribe()
     return cluster
+
+
+@pytest.fixture(scope="session")
+def postgres(node: Node, rollup_image: str) -> Postgres:
+    """The server of roll-ups, whose image is there."""
+    del rollup_image
+    server = Postgres(node)
+    server.install()
+    return server
 
 
 @pytest.fixture(scope="session")

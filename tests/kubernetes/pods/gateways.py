@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tests.kubernetes.pods.cluster import NAME, NAMESPACE
@@ -10,6 +10,15 @@ from tests.testbed.helm import CHART
 
 #: The brokers' own listener, which has no sidecar.
 UPSTREAM: Final = f"{NAME}-brokers.{NAMESPACE}.svc.cluster.local:9094"
+
+#: OpenShift's restricted-v2: any user, the group 0, and the volume's group as the user.
+ANY_USER: Final = 1000680000
+_CONTEXTS: Final = ("containerSecurityContext", "podSecurityContext")
+AS_ANY_USER: Final[Sequence[str]] = (
+    *(f"--set={context}.runAsUser={ANY_USER}" for context in _CONTEXTS),
+    *(f"--set={context}.runAsGroup=0" for context in _CONTEXTS),
+    f"--set=podSecurityContext.fsGroup={ANY_USER}",
+)
 
 
 def service(release: str) -> str:

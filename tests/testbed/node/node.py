@@ -256,6 +256,18 @@ class Node(Cluster):
         account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
         self.wait_until(lambda: self.http.get(account).is_success, what=f"the service account of {name}")
 
+    def remove_namespace(self, name: str) -> None:
+        """Remove a namespace, if it is there, and wait until all that was in it is gone."""
+        namespace = f"/api/v1/namespaces/{name}"
+        if self.http.get(namespace).status_code == httpx.codes.NOT_FOUND:
+            return
+        self.http.delete(namespace).raise_for_status()
+        self.wait_until(
+            lambda: self.http.get(namespace).status_code == httpx.codes.NOT_FOUND,
+            what=f"the end of the namespace {name}",
+            timeout_s=600.0,
+        )
+
     def apply(self, *manifests: Mapping[str, Any]) -> None:
         """Create or change objects.
 
