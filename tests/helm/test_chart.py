@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.helm.features import Rendered
+from tests.helm.features import BROKER_CHART, Rendered
 from tests.testbed.helm import CHART, CI_VALUES, Helm
 
 PROJECT = CHART.parents[2] / "pyproject.toml"
@@ -96,3 +96,12 @@ def test_the_package_has_only_the_files_that_an_installation_needs(helm: Helm, t
         if file.is_file()
     }
     assert packed == folders | {"Chart.yaml", "values.yaml", "values.schema.json", "README.md", ".helmignore"}
+
+
+def test_the_pages_statefulset_is_the_one_that_is_tried() -> None:
+    page = (CHART / "README.md").read_text().partition("\n## Sidecar in your own StatefulSet\n")[2]
+    shown = next(block for block in re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S) if "spec:" in block)
+    lines = [line for line in shown.splitlines() if not line.lstrip().startswith("# ...")]
+    tried = iter((BROKER_CHART / "templates" / "statefulset.yaml").read_text().splitlines())
+    # In the page's order, with others between them.
+    assert [line for line in lines if line not in tried] == []
