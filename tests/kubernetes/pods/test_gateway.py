@@ -24,8 +24,6 @@ SERVICE: Final = gateways.service(RELEASE)
 BOOTSTRAP: Final = gateways.bootstrap(RELEASE)
 SELECTOR: Final = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/component=gateway"
 VALUES: Final = gateways.values(RELEASE, {"type": "otlp", "endpoint": "http://collector:4317"})
-#: OpenShift's restricted-v2: any user, the group 0, and the volume's group as the user.
-ANY_USER: Final = 1000680000
 
 
 class Gateway:
@@ -130,17 +128,25 @@ def test_it_gets_and_loses_a_replica(gateway: Gateway, traffic: list[PodClient])
     check("a replica more, and again less", traffic, begun)
 
 
+def test_an_autoscaler_sets_its_replicas(gateway: Gateway, traffic: list[PodClient]) -> None:
+    begun = time.time()
+    # Also without a metrics server an autoscaler keeps to its bounds.
+    bounds = (f"--set=gateway.autoscaling.{name}=3" for name in ("minReplicas", "maxReplicas"))
+    scaled = ("--set=gateway.autoscaling.enabled=true", *bounds)
+    gateway.upgrade(*scaled, replicas=3)
+    for client in traffic:
+        client.wait_for_progress()
+    gateway.upgrade(*scaled, "--set=gateway.podAnnotations.changed=yes", replicas=3)
+    gateway.upgrade(replicas=2)
+    check("an autoscaler's replica more, and again a fixed number", traffic, begun)
+
+
 def test_it_runs_as_any_user_and_rolls_back(gateway: Gateway, traffic: list[PodClient]) -> None:
     begun = time.time()
-    contexts = ("containerSecurityContext", "podSecurityContext")
-    gateway.upgrade(
-        *(f"--set={context}.runAsUser={ANY_USER}" for context in contexts),
-        *(f"--set={context}.runAsGroup=0" for context in contexts),
-        f"--set=podSecurityContext.fsGroup={ANY_USER}",
-    )
+    gateway.upgrade(*gateways.AS_ANY_USER)
     for pod in gateway.cluster.node.pods(NAMESPACE, SELECTOR):
         said = gateway.cluster.node.exec(NAMESPACE, pod["metadata"]["name"], "receiver", "id", "-u")
-        assert int(said) == ANY_USER
+        assert int(said) == gateways.ANY_USER
     gateway.cluster.helm.run("rollback", RELEASE, f"--namespace={NAMESPACE}")
     gateway.wait_until_ready()
     check("an upgrade and a rollback", traffic, begun)
