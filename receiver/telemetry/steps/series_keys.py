@@ -39,6 +39,9 @@ class PushedSeries:
         together: The metrics as an encoded ScopeMetrics.
         owners: Their Resources and scopes, in the order of the metrics.
         is_required: Whether KIP-714 requires the metric of an encoded name.
+
+    Attributes:
+        shape: The same for pushes with the same points of the same series in one order.
     """
 
     def __init__(
@@ -48,11 +51,7 @@ class PushedSeries:
         self._is_required = is_required
         self._view = Identified.FromString(together)
         self._view.DiscardUnknownFields()
-
-    @cached_property
-    def shape(self) -> int:
-        """The same for pushes with the same points of the same series in one order."""
-        return hash((self._view.SerializeToString(), *self._owners))
+        self.shape: Final = hash((self._view.SerializeToString(), *owners))
 
     @cached_property
     def by_metric(self) -> list[list[int]]:
