@@ -130,15 +130,20 @@ def test_it_gets_and_loses_a_replica(gateway: Gateway, traffic: list[PodClient])
 
 def test_an_autoscaler_sets_its_replicas(gateway: Gateway, traffic: list[PodClient]) -> None:
     begun = time.time()
-    # Also without a metrics server an autoscaler keeps to its bounds.
-    bounds = (f"--set=gateway.autoscaling.{name}=3" for name in ("minReplicas", "maxReplicas"))
-    scaled = ("--set=gateway.autoscaling.enabled=true", *bounds)
-    gateway.upgrade(*scaled, replicas=3)
     for client in traffic:
         client.wait_for_progress()
-    gateway.upgrade(*scaled, "--set=gateway.podAnnotations.changed=yes", replicas=3)
+    gateway.upgrade(*scaled(3), replicas=3)
+    gateway.upgrade(*scaled(3), "--set=gateway.podAnnotations.changed=yes", replicas=3)
+    gateway.upgrade(*scaled(2), replicas=2)
+    # The number that the autoscaler has set, which it can't change any more when it is removed.
     gateway.upgrade(replicas=2)
-    check("an autoscaler's replica more, and again a fixed number", traffic, begun)
+    check("an autoscaler's replica more, and again less", traffic, begun)
+
+
+def scaled(replicas: int) -> list[str]:
+    """Arguments for an autoscaler, which keeps to its bounds without a metrics server too."""
+    bounds = [f"--set=gateway.autoscaling.{name}={replicas}" for name in ("minReplicas", "maxReplicas")]
+    return ["--set=gateway.autoscaling.enabled=true", *bounds]
 
 
 def test_it_runs_as_any_user_and_rolls_back(gateway: Gateway, traffic: list[PodClient]) -> None:
