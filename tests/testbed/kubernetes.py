@@ -23,7 +23,7 @@ from tests.testbed.certificates import CertificateAuthority
 from tests.testbed.commands import CommandError, output
 from tests.testbed.kubernetes_schemas import DEFINITIONS
 from tests.testbed.ports import LOOPBACK, free_port, is_open
-from tests.testbed.process import ChildProcess
+from tests.testbed.process import ChildProcess, wait_until
 from tests.testbed.server import Server
 
 _READY_WITHIN_S: Final = 300.0
@@ -210,10 +210,22 @@ class ApiServer(Server, Cluster):
 
         Raises:
             KubectlError: A definition is wrong.
+            WaitTimeoutError: The API server does not take one up.
         """
         definitions = parts.KUBERNETES_SCHEMAS.require() / DEFINITIONS
         self.kubectl("apply", "--server-side", f"--filename={definitions}")
-        self.kubectl("wait", "--for=condition=Established", "customresourcedefinitions", "--all")
+        # `kubectl wait` fails at one that has no conditions yet.
+        wait_until(self._are_established, timeout_s=_READY_WITHIN_S, what="custom resources to be known")
+
+    def _are_established(self) -> bool:
+        found = self.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
+        return all(
+            any(
+                condition["type"] == "Established" and condition["status"] == "True"
+                for condition in definition.get("status", {}).get("conditions") or ()
+            )
+            for definition in found["items"]
+        )
 
     def _lay_out(self, folder: Path) -> None:
         authority = CertificateAuthority()
