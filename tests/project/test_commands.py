@@ -70,7 +70,7 @@ NOT_RUN = {
     "jb": (1, "fetches from GitHub; tests/unit/deploy evaluates what it fetches"),
     "jsonnet": (2, "needs what jb fetches; tests/unit/deploy evaluates the same files"),
     "kill": (3, "names a signal, with which tests/integration kills plugins and receivers"),
-    "kubectl": (17, "tests/kubernetes makes the same objects in a real cluster"),
+    "kubectl": (18, "tests/kubernetes makes the same objects in a real cluster"),
     "spark-submit": (1, "tests/integration/rollup submits the job to a cluster"),
     "terraform": (2, "tests/examples checks the provider's requests"),
     "towncrier": (1, "writes the changelog of a release"),
