@@ -54,9 +54,9 @@ class Postgres:
             }
         )
         self.start()
-        self.query("CREATE NAMESPACE telemetry", database="postgres")
+        self.query("CREATE DATABASE telemetry", database="postgres")
         self.query(
-            "CREATE NAMESPACE bytes TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'", database="postgres"
+            "CREATE DATABASE bytes TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'", database="postgres"
         )
 
     def start(self) -> None:
