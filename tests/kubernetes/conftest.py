@@ -10,9 +10,8 @@ import pytest
 
 from tests.helm.features import FEATURES
 from tests.testbed.helm import Helm
-from tests.testbed.kubernetes import ApiServer, Etcd
+from tests.testbed.kubernetes import RESTRICTED, ApiServer, Etcd
 
-_RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 _numbers = itertools.count(1)
 
 
@@ -34,7 +33,7 @@ def helm(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Helm:
 def namespace(server: ApiServer) -> Iterator[str]:
     """A namespace that admits pods within the restricted pod security standard only."""
     name = f"telemetry-{next(_numbers)}"
-    server.make_namespace(name, _RESTRICTED)
+    server.make_namespace(name, RESTRICTED)
     yield name
     # A port of the nodes is one Service's alone, and no controller empties a namespace.
     server.http.delete(f"/api/v1/namespaces/{name}/services").raise_for_status()

@@ -27,6 +27,8 @@ from tests.testbed.process import ChildProcess, wait_until
 from tests.testbed.server import Server
 
 _READY_WITHIN_S: Final = 300.0
+#: A namespace with this label admits what the strictest pod security standard allows.
+RESTRICTED: Final = {"pod-security.kubernetes.io/enforce": "restricted"}
 _REQUEST_TIMEOUT_S: Final = 120.0
 _COMMAND_TIMEOUT_S: Final = 300.0
 #: May do everything.

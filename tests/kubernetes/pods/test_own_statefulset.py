@@ -11,9 +11,10 @@ import pytest
 from tests.helm.features import BROKER_CHART, chart_of
 from tests.kubernetes.pods.clients import LANGUAGES, clients
 from tests.kubernetes.pods.cluster import MONITORING, SIDECAR, TOKEN, BrokerCluster, secret
+from tests.kubernetes.pods.gateways import ANY_USER
 from tests.testbed.clients import Mode
 from tests.testbed.helm import CHART
-from tests.testbed.kubernetes import KubectlError
+from tests.testbed.kubernetes import RESTRICTED, KubectlError
 from tests.testbed.node.node import Node
 
 pytestmark = pytest.mark.timeout(1800)
@@ -22,9 +23,6 @@ NAMESPACE: Final = "own"
 RELEASE: Final = "own"
 POD: Final = f"{RELEASE}-kafka-0"
 BOOTSTRAP: Final = f"{POD}.{NAMESPACE}.svc.cluster.local:19092"
-#: OpenShift's restricted-v2 chooses a user without a name for all containers of a pod, in group 0.
-ANY_USER: Final = 1000690000
-_RESTRICTED: Final = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +36,7 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def release(request: pytest.FixtureRequest, installed: BrokerCluster, chart: Path) -> Iterator[Node]:
     """One broker with its sidecar, each as its own user, or both as one that no image knows."""
     node = installed.node
-    node.make_namespace(NAMESPACE, _RESTRICTED)
+    node.make_namespace(NAMESPACE, RESTRICTED)
     collector = f"http://collector.{MONITORING}.svc.cluster.local:4317"
     ours = {
         "config.plugins[0].type": "otlp",
