@@ -10,7 +10,6 @@ import java.security.SecureRandom;
 import java.util.ArrayDeque;
 import java.util.LinkedHashMap;
 import java.util.Map;
-import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import kafkaclienttelemetry.bridge.Counters.Count;
 
@@ -23,8 +22,6 @@ final class Connection implements Runnable {
     /** Larger metrics are written from their own array. */
     private static final int COPIED_BYTES = 64 << 10;
     private static final int FLUSHED_BYTES = 192 << 10;
-    /** While there is room for pushes, acknowledgements are read together after so long. */
-    private static final long REST_NS = TimeUnit.MILLISECONDS.toNanos(100);
     private static final int NONCE_BYTES = 32;
 
     private final Link link;
@@ -213,7 +210,7 @@ final class Connection implements Runnable {
                 byte[] frame = read(Frames.ACKNOWLEDGE, Frames.MAX_ACKNOWLEDGE_BYTES);
                 acknowledge(frame);
                 if (in.available() == 0 && !link.needsRoom()) {
-                    LockSupport.parkNanos(this, REST_NS);
+                    LockSupport.parkNanos(this, Link.REST_NS); // while there is room
                 }
             }
         } catch (EOFException error) {

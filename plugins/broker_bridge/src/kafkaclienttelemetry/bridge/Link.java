@@ -28,8 +28,11 @@ final class Link implements Runnable {
     /** After so long without an acknowledgement that is due, the receiver counts as hung. */
     private static final long HUNG_NS = TimeUnit.SECONDS.toNanos(10);
     private static final long LOGGED_NS = TimeUnit.MINUTES.toNanos(5);
-    /** While pushes come, the thread looks by itself after so long, and nobody wakes it. */
-    private static final long REST_NS = TimeUnit.MILLISECONDS.toNanos(100);
+    /**
+     * While pushes come, the threads look by themselves after so long, and nobody wakes them: one
+     * writes pushes, the connection's reads acknowledgements.
+     */
+    static final long REST_NS = TimeUnit.MILLISECONDS.toNanos(100);
     /** Rests without a push after which the thread sleeps until a push comes. */
     private static final int MAX_EMPTY_RESTS = 20;
 
