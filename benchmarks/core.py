@@ -42,8 +42,9 @@ _PAYLOADS = (JAVA_PRODUCER, JAVA_CONSUMER, LIBRDKAFKA_PRODUCER, LIBRDKAFKA_CONSU
 _STEP_PAYLOADS = (*_PAYLOADS, FRANZ_GO_PRODUCER)
 _TIMES_THE_FLOOR = 4.0
 _BATCH_SECONDS = 0.02
-#: Client instances that push in turn. With one alone, each push would be a sample of what clients
-#: push (:mod:`receiver.telemetry.profiles`), of which the core takes one in a second.
+#: Client instances that push in turn, 20 times a second by the clock that the core is given. It
+#: reads one push in a second for its estimates (:mod:`receiver.telemetry.profiles`), which with one
+#: client alone would be each of them.
 _INSTANCES = [Uuid(bytes([number, *range(1, 16)])) for number in range(100)]
 
 #: The most that all defaults may add to a push, in microseconds of CPU.
