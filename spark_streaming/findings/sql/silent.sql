@@ -16,18 +16,18 @@ WITH clients AS (
 SELECT
     'silent',
     holds,
-    extract(epoch FROM %(now)s - last_seen) * 1000.0 / push_interval_ms,
+    silent_s * 1000.0 / push_interval_ms,
     'info',
     clients.cluster_id, client_software_name, client_software_version, client_id, client_instance_id,
     principal, group_id,
     CASE WHEN holds THEN format(
         'Instance %%s of client id %%s has not pushed for %%s s; it should every %%s s',
         client_instance_id, coalesce(client_id, '(none)'),
-        round(extract(epoch FROM %(now)s - last_seen)), round(push_interval_ms / 1000.0, 1)
+        round(silent_s), round(push_interval_ms / 1000.0, 1)
     ) END,
     CASE WHEN holds THEN jsonb_build_object(
         'last_push', last_seen,
-        'silent_s', round(extract(epoch FROM %(now)s - last_seen)),
+        'silent_s', round(silent_s),
         'push_interval_ms', push_interval_ms,
         'cluster_newest_push', newest,
         'threshold_s', round(%(intervals)s::numeric * push_interval_ms / 1000.0)
@@ -39,5 +39,7 @@ LATERAL (
     SELECT
         state NOT IN ('left', 'disconnected')
         AND due <= least(newest, (SELECT read_until FROM telemetry.progress))
-        AND due > %(now)s - make_interval(mins => %(max_minutes)s) AS holds
+        AND due > %(now)s - make_interval(mins => %(max_minutes)s) AS holds,
+        -- A client that pushes often may be silent since a minute that the windows don't have yet.
+        extract(epoch FROM greatest(%(now)s, newest) - last_seen) AS silent_s
 ) AS verdict

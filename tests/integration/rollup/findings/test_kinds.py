@@ -386,6 +386,16 @@ def test_silent_client(fleet: Fleet) -> None:
     assert datetime.fromisoformat(finding["evidence"]["cluster_newest_push"]) == NOW - minutes(1)
 
 
+def test_a_client_that_is_silent_since_a_minute_after_the_windows(fleet: Fleet) -> None:
+    peers(fleet)
+    fleet.client("silent", last_seen=NOW + minutes(1), interval_ms=2_000)
+    fleet.client("newest", last_seen=NOW + minutes(2), interval_ms=2_000)
+    assert fleet.look().opened == {"silent": 1}
+    finding = fleet.one("silent")
+    assert finding["evidence"]["silent_s"] == 60
+    assert "has not pushed for 60 s" in finding["summary"]
+
+
 def test_a_cluster_that_is_silent_as_a_whole_has_no_silent_clients(fleet: Fleet) -> None:
     peers(fleet, cluster_id="up")
     for number in range(5):
